@@ -1,0 +1,28 @@
+"""Which motions are impossible: normal spaces from derivative stacks, and a learned Γ̂(x)."""
+
+from offmap.constraint.basis import align_signs, rref, unit_rows
+from offmap.constraint.equations import Equation, readable_equations
+from offmap.constraint.learned import ConstraintConfig, LearnedConstraint, fit_constraint
+from offmap.constraint.normal_space import (
+    NormalSpace,
+    count_constraints,
+    derivative_stack,
+    normal_space,
+    spread_actions,
+)
+
+__all__ = [
+    "ConstraintConfig",
+    "Equation",
+    "LearnedConstraint",
+    "NormalSpace",
+    "align_signs",
+    "count_constraints",
+    "derivative_stack",
+    "fit_constraint",
+    "normal_space",
+    "readable_equations",
+    "rref",
+    "spread_actions",
+    "unit_rows",
+]

@@ -1,0 +1,168 @@
+"""The learned constraint Γ̂(x): one pseudometric per row, one GP per entry (IV-B-3, IV-B-4)."""
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from offmap.constraint.basis import align_signs, rref, unit_rows
+from offmap.constraint.normal_space import (
+    NormalSpace,
+    derivative_stack,
+    normal_space,
+    spread_actions,
+)
+from offmap.data import Samples
+from offmap.gp import GPConfig, IndependentGPs, KernelName, choose_kernel, fit_gps
+from offmap.pseudometric import (
+    Pseudometric,
+    PseudometricConfig,
+    Reduction,
+    fit_pseudometrics,
+    retained_inputs,
+)
+from offmap.types import VectorField
+
+
+@dataclass(frozen=True)
+class ConstraintConfig:
+    """Settings of the constraint stage."""
+
+    c: int | None = None
+    """Number of constraints; None reads it off the spectrum."""
+    min_gap: float = 10.0
+    """Smallest ratio of neighbouring singular values that counts as a gap."""
+    actions: int | None = None
+    """K, actions tried at each state; None takes 2 (n + 1). K ≥ n − c + 1 is needed."""
+    samples: int = 400
+    """States at which the normal space is computed."""
+    sample_at: Literal["primary", "all"] = "primary"
+    """At states of the largest source only, or of all sources, noisy ones included."""
+    rows: Literal["unit", "rref"] = "unit"
+    sparsify: bool = True
+    kernels: tuple[KernelName, ...] = ("rbf", "linear", "cosine")
+    """Candidates; each row takes the one that best extrapolates to the edge of its data."""
+    gp: GPConfig = field(default_factory=lambda: GPConfig(hyper_points=200, centre=False))
+    pseudometric: PseudometricConfig = field(
+        # Entries of a unit row share a scale; one that is zero up to the error of f̂ must not be
+        # blown up to the size of the others.
+        default_factory=lambda: PseudometricConfig(standardize_outputs=False)
+    )
+
+
+class Row(eqx.Module):
+    """One row of Γ̂(x): n + 1 GPs over the inputs this row retains."""
+
+    reduction: Reduction
+    gps: IndependentGPs
+    kernel: KernelName = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, " n"]) -> Float[Array, " n+1"]:
+        """Posterior mean of the row at one state."""
+        return self.gps(self.reduction(x))
+
+
+class LearnedConstraint(eqx.Module):
+    """Γ̂(x): calling it gives the posterior mean of every entry at one state."""
+
+    rows: tuple[Row, ...]
+
+    def __call__(self, x: Float[Array, " n"]) -> Float[Array, "c n+1"]:
+        """[Ĝ(x) ĝ(x)]."""
+        return jnp.stack([row(x) for row in self.rows])
+
+
+@dataclass(frozen=True)
+class ConstraintFit:
+    """What the constraint stage found; `gamma` is None where there is no constraint."""
+
+    gamma: LearnedConstraint | None
+    normal_space: NormalSpace
+    rows: Float[np.ndarray, "N c n+1"]
+    """The training labels Γ_approx."""
+    pseudometrics: list[Pseudometric]
+    retained: tuple[tuple[str, ...], ...]
+
+    @property
+    def c(self) -> int:
+        """Number of constraints found."""
+        return self.normal_space.c
+
+
+def fit_constraint(
+    f: VectorField,
+    samples: Samples,
+    primary: int,
+    names: tuple[str, ...],
+    *,
+    key: PRNGKeyArray,
+    config: ConstraintConfig,
+) -> ConstraintFit:
+    """Learn Γ̂(x) from derivative stacks of f, which is f̂ ("approx") or the true f ("ideal").
+
+    Args:
+        f: the vector field asked for derivatives at many actions per state.
+        samples: measured data; their states and controls are where f is asked.
+        primary: code of the source the states are taken from, unless `sample_at` is "all".
+        names: names of the states.
+        key: randomness of the choice of states and of training.
+        config: settings.
+    """
+    state_key, metric_key, gp_key = jax.random.split(key, 3)
+    x = _choose_states(samples, primary, state_key, config)
+    actions = spread_actions(samples.u, config.actions or 2 * (x.shape[1] + 1))
+    stack = np.asarray(derivative_stack(f, jnp.asarray(x), jnp.asarray(actions)))
+    space = normal_space(x, stack, _spread(samples.xdot), c=config.c, min_gap=config.min_gap)
+    if space.c == 0:
+        return ConstraintFit(None, space, space.basis, [], ())
+    rows = rref(space.basis)
+    if config.rows == "unit":
+        rows = unit_rows(rows)
+    rows = align_signs(x, rows)
+    metrics = fit_pseudometrics(
+        x, np.moveaxis(rows, 1, 0), names, key=metric_key, config=config.pseudometric
+    )
+    learned = tuple(
+        _fit_row(x, rows[:, i], metric, key=jax.random.fold_in(gp_key, i), config=config)
+        for i, metric in enumerate(metrics)
+    )
+    retained = tuple(row.reduction.names for row in learned)
+    return ConstraintFit(LearnedConstraint(learned), space, rows, metrics, retained)
+
+
+def _fit_row(
+    x: Float[np.ndarray, "N n"],
+    labels: Float[np.ndarray, "N n+1"],
+    metric: Pseudometric,
+    *,
+    key: PRNGKeyArray,
+    config: ConstraintConfig,
+) -> Row:
+    reduction = (
+        retained_inputs(metric, config.pseudometric.threshold)
+        if config.sparsify
+        else Reduction.everything(metric.names)
+    )
+    z = x @ np.asarray(reduction.matrix).T
+    kernel, _ = choose_kernel(z, labels, config.kernels, key=key, config=config.gp)
+    source = np.zeros(len(x), dtype=int)
+    gps = fit_gps(z, labels, source, key=key, config=replace(config.gp, kernel=kernel))
+    return Row(reduction, gps, kernel)
+
+
+def _choose_states(
+    samples: Samples, primary: int, key: PRNGKeyArray, config: ConstraintConfig
+) -> np.ndarray:
+    pool = samples.x if config.sample_at == "all" else samples.x[samples.source == primary]
+    if len(pool) <= config.samples:
+        return pool
+    return pool[np.asarray(jax.random.permutation(key, len(pool)))[: config.samples]]
+
+
+def _spread(xdot: np.ndarray) -> np.ndarray:
+    spread = xdot.std(axis=0)
+    return np.where(spread > 0, spread, 1.0)

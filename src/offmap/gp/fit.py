@@ -1,0 +1,154 @@
+"""Fit independent GPs: hyperparameters by marginal likelihood, then exact conditioning."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from scipy.optimize import minimize
+
+from offmap.gp.kernels import AbstractKernel, KernelName, bounds, kernel_named
+from offmap.gp.likelihood import log_marginal_likelihood
+from offmap.gp.posterior import IndependentGPs, Scaling, condition, extend
+
+_NOISE = (1e-10, 1e-4, 1.0)  # variance of standardised outputs: lower bound, start, upper bound
+_HOPELESS = 1e12  # stands in for the likelihood where the covariance does not factor
+
+
+@dataclass(frozen=True)
+class GPConfig:
+    """Settings of a set of independent GPs."""
+
+    kernel: KernelName = "rbf"
+    noise: Literal["per-source", "shared"] = "per-source"
+    """One noise level for each source of data (offline, online, …), or one for all."""
+    hyper_points: int = 1000
+    """Hyperparameters are fitted to at most this many points; all points are conditioned on."""
+    iterations: int = 200
+    centre: bool = True
+    """Subtract the mean of the outputs; off for functions whose zero means something."""
+
+
+def fit_gps(
+    x: Float[np.ndarray, "N d"],
+    y: Float[np.ndarray, "N p"],
+    source: Int[np.ndarray, " N"],
+    *,
+    key: PRNGKeyArray,
+    config: GPConfig,
+) -> IndependentGPs:
+    """Fit one GP to each column of y and condition it on all data.
+
+    The source with the most points sets scaling, hyperparameters and its own noise level. The
+    others are folded in, each with the noise level most likely given what is known before it.
+    """
+    if config.noise == "shared":
+        source = np.zeros_like(source)
+    codes, counts = np.unique(source, return_counts=True)
+    primary = codes[np.argmax(counts)]
+    first = source == primary
+    gps = _fit_primary(x[first], y[first], key=key, config=config)
+    return fold_in(gps, x[~first], y[~first], source[~first], config=config)
+
+
+def fold_in(
+    gps: IndependentGPs,
+    x: Float[np.ndarray, "E d"],
+    y: Float[np.ndarray, "E p"],
+    source: Int[np.ndarray, " E"],
+    *,
+    config: GPConfig,
+) -> IndependentGPs:
+    """Condition on further data at fixed hyperparameters; each source gets its own noise level.
+
+    With one level shared by all data, the level of the primary source is used.
+    """
+    for code in np.unique(source):
+        noise = gps.noise[:, 0] if config.noise == "shared" else None
+        gps = extend(gps, jnp.asarray(x[source == code]), jnp.asarray(y[source == code]), noise)
+    if not bool(jnp.all(jnp.isfinite(gps.alpha))):
+        raise ValueError(
+            "A GP's covariance must be positive definite; it did not factor even with the largest "
+            "jitter. Look for rows that repeat the same input with different outputs, or for "
+            "columns on wildly different scales."
+        )
+    return gps
+
+
+def _fit_primary(
+    x: np.ndarray, y: np.ndarray, *, key: PRNGKeyArray, config: GPConfig
+) -> IndependentGPs:
+    scaling = Scaling.of(x, y, centre=config.centre)
+    chosen = np.asarray(jax.random.permutation(key, len(x)))[: config.hyper_points]
+    z = (jnp.asarray(x[chosen]) - scaling.x_mean) / scaling.x_scale
+    targets = (jnp.asarray(y[chosen]) - scaling.y_mean) / scaling.y_scale
+    kernel, noise = maximise_likelihood(
+        kernel_named(config.kernel, x.shape[1]), z, targets, iterations=config.iterations
+    )
+    return condition(kernel, noise, scaling, jnp.asarray(x), jnp.asarray(y))
+
+
+def maximise_likelihood(
+    start: AbstractKernel,
+    x: Float[Array, "N d"],
+    y: Float[Array, "N p"],
+    *,
+    iterations: int,
+) -> tuple[AbstractKernel, Float[Array, " p"]]:
+    """Kernel and noise variance that maximise the marginal likelihood of each standardised output.
+
+    Returns the kernel with a leading axis p on every parameter, and p noise variances.
+    """
+    low, high = bounds(start)
+    lower, upper = _flat((low, np.log(_NOISE[0]))), _flat((high, np.log(_NOISE[2])))
+    parameters = (start, jnp.log(_NOISE[1]))
+    leaves, structure = jax.tree.flatten(parameters)
+    splits = np.cumsum([leaf.size for leaf in leaves])[:-1]
+
+    def unflatten(vector: np.ndarray):
+        parts = np.split(vector, splits)
+        shaped = [
+            jnp.asarray(part.reshape(leaf.shape)) for part, leaf in zip(parts, leaves, strict=True)
+        ]
+        return jax.tree.unflatten(structure, shaped)
+
+    def fit_output(target: Float[Array, " N"]) -> np.ndarray:
+        def objective(vector: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = _negative_log_likelihood(unflatten(vector), x, target)
+            value, gradient = float(value), _flat(gradient)
+            if np.isfinite(value) and np.all(np.isfinite(gradient)):
+                return value, gradient
+            return _HOPELESS, np.zeros_like(vector)
+
+        return minimize(
+            objective,
+            _flat(parameters),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.stack([lower, upper], axis=1),
+            options={"maxiter": iterations},
+        ).x
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        solutions = list(pool.map(fit_output, list(y.T)))
+    fitted = [unflatten(solution) for solution in solutions]
+    kernel, log_noise = jax.tree.map(lambda *leaf: jnp.stack(leaf), *fitted)
+    return kernel, jnp.exp(log_noise)
+
+
+@eqx.filter_jit
+def _negative_log_likelihood(parameters, x, y):
+    def negative(parameters):
+        kernel, log_noise = parameters
+        return -log_marginal_likelihood(kernel, jnp.exp(log_noise), x, y)
+
+    return jax.value_and_grad(negative)(parameters)
+
+
+def _flat(tree) -> np.ndarray:
+    return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(tree)])

@@ -1,0 +1,252 @@
+"""Exact posterior of independent GPs: a base set of points, and further ones folded in.
+
+The covariance of base (b) and further points (e) is factored in blocks,
+
+    K = [ K_bb  K_be ] = L Lᵀ,   L = [ L_b      0  ]     C = L_b⁻¹ K_be,
+        [ K_eb  K_ee ]               [ Cᵀ      L_e ]     L_e L_eᵀ = K_ee − CᵀC,
+
+so that folding in E points costs O(N²E) and leaves the factor of the base alone.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float
+
+from offmap.gp.kernels import AbstractKernel
+from offmap.gp.likelihood import JITTER
+
+
+class Scaling(eqx.Module):
+    """Mean and spread by which inputs and outputs are standardised."""
+
+    x_mean: Float[Array, " d"]
+    x_scale: Float[Array, " d"]
+    y_mean: Float[Array, " p"]
+    y_scale: Float[Array, " p"]
+
+    @staticmethod
+    def of(
+        x: Float[np.ndarray, "N d"], y: Float[np.ndarray, "N p"], *, centre: bool = True
+    ) -> "Scaling":
+        """Scaling under which these data have mean 0 and spread 1; outputs may keep their zero."""
+        if centre:
+            mean, scale = y.mean(axis=0), _spread(y)
+        else:
+            size = np.sqrt(np.mean(y**2, axis=0))
+            mean, scale = np.zeros(y.shape[1]), np.where(size > 0, size, 1.0)
+        return Scaling(
+            jnp.asarray(x.mean(axis=0)),
+            jnp.asarray(_spread(x)),
+            jnp.asarray(mean),
+            jnp.asarray(scale),
+        )
+
+
+class IndependentGPs(eqx.Module):
+    """p GPs over the same inputs, conditioned on data; calling it gives the posterior mean.
+
+    Leaves of `kernel` carry a leading axis p; all data are held standardised.
+    """
+
+    kernel: AbstractKernel
+    scaling: Scaling
+    x: Float[Array, "N d"]
+    """Base points, then further points."""
+    residual: Float[Array, "p N"]
+    """L⁻¹ y."""
+    alpha: Float[Array, "p N"]
+    """(K + noise)⁻¹ y: the cached weights of the mean."""
+    noise: Float[Array, "p N"]
+    """Noise variance of each point, in standardised units."""
+    base: Float[Array, "p B B"]
+    cross: Float[Array, "p B E"]
+    extension: Float[Array, "p E E"]
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " p"]:
+        """Posterior mean at one point."""
+        covariance = self._covariance(x)
+        return jnp.sum(covariance * self.alpha, axis=1) * self.scaling.y_scale + self.scaling.y_mean
+
+    def variance(self, x: Float[Array, " d"]) -> Float[Array, " p"]:
+        """Posterior variance of the noise-free function at one point."""
+        covariance = self._covariance(x)
+        reduced = jax.vmap(_solve_lower)(
+            self.base, self.cross, self.extension, covariance[..., None]
+        )[..., 0]
+        z = (x - self.scaling.x_mean) / self.scaling.x_scale
+        prior = eqx.filter_vmap(lambda kernel: kernel.variance(z[None])[0])(self.kernel)
+        return jnp.maximum(prior - jnp.sum(reduced**2, axis=1), 0.0) * self.scaling.y_scale**2
+
+    def without_extension(self) -> "IndependentGPs":
+        """The posterior given the base points alone."""
+        count = self.base.shape[1]
+        residual = self.residual[:, :count]
+        alpha = jax.lax.map(
+            lambda pair: solve_triangular(pair[0], pair[1], lower=True, trans=1),
+            (self.base, residual),
+        )
+        empty = self.cross[:, :, :0], self.extension[:, :0, :0]
+        return IndependentGPs(
+            self.kernel,
+            self.scaling,
+            self.x[:count],
+            residual,
+            alpha,
+            self.noise[:, :count],
+            self.base,
+            *empty,
+        )
+
+    def _covariance(self, x: Float[Array, " d"]) -> Float[Array, "p N"]:
+        z = (x - self.scaling.x_mean) / self.scaling.x_scale
+        return eqx.filter_vmap(lambda kernel: kernel(z[None], self.x)[0])(self.kernel)
+
+
+@eqx.filter_jit
+def condition(
+    kernel: AbstractKernel,
+    noise: Float[Array, " p"],
+    scaling: Scaling,
+    x: Float[Array, "N d"],
+    y: Float[Array, "N p"],
+) -> IndependentGPs:
+    """Posterior of each output given its data (raw units) and noise variance (standardised)."""
+    z = (x - scaling.x_mean) / scaling.x_scale
+    targets = ((y - scaling.y_mean) / scaling.y_scale).T
+
+    def one_output(arguments):
+        kernel, noise, target = arguments
+        factor, jittered = _factor(kernel(z, z), noise, jnp.mean(kernel.variance(z)))
+        residual = solve_triangular(factor, target, lower=True)
+        alpha = solve_triangular(factor, residual, lower=True, trans=1)
+        return factor, residual, alpha, jnp.full(z.shape[0], jittered)
+
+    # One output after the other: only one N × N covariance lives beside the factors.
+    factor, residual, alpha, noises = jax.lax.map(one_output, (kernel, noise, targets))
+    p = targets.shape[0]
+    empty = jnp.zeros((p, z.shape[0], 0)), jnp.zeros((p, 0, 0))
+    return IndependentGPs(kernel, scaling, z, residual, alpha, noises, factor, *empty)
+
+
+@eqx.filter_jit
+def extend(
+    gps: IndependentGPs,
+    x: Float[Array, "E d"],
+    y: Float[Array, "E p"],
+    noise: Float[Array, " p"] | None,
+) -> IndependentGPs:
+    """Fold further points in; with `noise=None` their noise level is learned for each output.
+
+    The level maximises the likelihood of the new points given all that is known before them.
+    """
+    z = (x - gps.scaling.x_mean) / gps.scaling.x_scale
+    targets = ((y - gps.scaling.y_mean) / gps.scaling.y_scale).T
+    known = jnp.full(targets.shape[0], jnp.nan) if noise is None else noise
+    before = gps.base.shape[1]
+
+    def one_output(arguments):
+        kernel, base, cross, extension, residual, target, noise_level = arguments
+        reduced = _solve_lower(base, cross, extension, kernel(gps.x, z))
+        covariance = kernel(z, z) - reduced.T @ reduced
+        innovation = target - reduced.T @ residual
+        if noise is None:
+            noise_level = most_likely_noise(covariance, innovation)
+        factor, jittered = _factor(covariance, noise_level, jnp.mean(kernel.variance(z)))
+        new_residual = solve_triangular(factor, innovation, lower=True)
+        cross = jnp.concatenate([cross, reduced[:before]], axis=1)
+        extension = _stack_lower(extension, reduced[before:], factor)
+        residual = jnp.concatenate([residual, new_residual])
+        alpha = _solve_upper(base, cross, extension, residual)
+        return cross, extension, residual, alpha, jnp.full(z.shape[0], jittered)
+
+    cross, extension, residual, alpha, noises = jax.lax.map(
+        one_output,
+        (gps.kernel, gps.base, gps.cross, gps.extension, gps.residual, targets, known),
+    )
+    return IndependentGPs(
+        gps.kernel,
+        gps.scaling,
+        jnp.concatenate([gps.x, z]),
+        residual,
+        alpha,
+        jnp.concatenate([gps.noise, noises], axis=1),
+        gps.base,
+        cross,
+        extension,
+    )
+
+
+def most_likely_noise(
+    covariance: Float[Array, "E E"], innovation: Float[Array, " E"]
+) -> Float[Array, ""]:
+    """The σ² that maximises log N(innovation; 0, covariance + σ² I).
+
+    One eigendecomposition turns the likelihood into a sum, searched on a grid and then refined.
+    """
+    eigenvalues, basis = jnp.linalg.eigh(covariance)
+    eigenvalues = jnp.maximum(eigenvalues, 0.0)
+    weights = (basis.T @ innovation) ** 2
+
+    def negative(log_noise):
+        total = eigenvalues + jnp.exp(log_noise)
+        return 0.5 * jnp.sum(weights / total + jnp.log(total))
+
+    grid = jnp.linspace(jnp.log(1e-10), jnp.log(1e6), 200)
+    for _ in range(4):
+        best = jnp.argmin(jax.vmap(negative)(grid))
+        low, high = grid[jnp.maximum(best - 1, 0)], grid[jnp.minimum(best + 1, len(grid) - 1)]
+        grid = jnp.linspace(low, high, 40)
+    return jnp.exp(grid[jnp.argmin(jax.vmap(negative)(grid))])
+
+
+def _factor(
+    covariance: Float[Array, "N N"], noise: Float[Array, ""], magnitude: Float[Array, ""]
+) -> tuple[Float[Array, "N N"], Float[Array, ""]]:
+    """Cholesky factor of covariance + noise, with as little jitter as it takes, or NaN."""
+
+    def attempt(total):
+        return jnp.linalg.cholesky(covariance + total * jnp.eye(covariance.shape[0]))
+
+    def failed(state):
+        total, factor = state
+        return ~jnp.all(jnp.isfinite(jnp.diag(factor))) & (total < 1e-2 * magnitude + noise)
+
+    def retry(state):
+        total, _ = state
+        return 10 * total, attempt(10 * total)
+
+    total = noise + JITTER * magnitude
+    total, factor = jax.lax.while_loop(failed, retry, (total, attempt(total)))
+    return factor, total
+
+
+def _solve_lower(base, cross, extension, right):
+    """L⁻¹ right for the block factor."""
+    top = solve_triangular(base, right[: base.shape[0]], lower=True)
+    if extension.shape[0] == 0:
+        return top
+    bottom = right[base.shape[0] :] - cross.T @ top
+    return jnp.concatenate([top, solve_triangular(extension, bottom, lower=True)])
+
+
+def _solve_upper(base, cross, extension, right):
+    """L⁻ᵀ right for the block factor, for one right-hand side."""
+    bottom = solve_triangular(extension, right[base.shape[0] :], lower=True, trans=1)
+    top = right[: base.shape[0]] - cross @ bottom
+    return jnp.concatenate([solve_triangular(base, top, lower=True, trans=1), bottom])
+
+
+def _stack_lower(above, left_transposed, corner):
+    """[[above, 0], [left, corner]]."""
+    upper = jnp.concatenate([above, jnp.zeros((above.shape[0], corner.shape[0]))], axis=1)
+    return jnp.concatenate([upper, jnp.concatenate([left_transposed.T, corner], axis=1)])
+
+
+def _spread(values: np.ndarray) -> np.ndarray:
+    """Standard deviation, or 1 for a column that varies at round-off level only."""
+    spread = values.std(axis=0)
+    flat = spread <= 1e-12 * np.maximum(np.abs(values).max(axis=0), 1e-300)
+    return np.where(flat, 1.0, spread)

@@ -1,0 +1,44 @@
+"""The nearest velocity that obeys the constraint (paper eq. projection)."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+_RANK_TOLERANCE = 1e-12
+
+
+def project(xdot: Float[Array, " n"], gamma: Float[Array, "c n+1"]) -> Float[Array, " n"]:
+    """Argmin ‖ẋ − ẋ_pred‖² subject to G ẋ + g = 0, with Γ = [G g], in closed form.
+
+    ẋ = ẋ_pred − Gᵀ (G Gᵀ)⁺ (G ẋ_pred + g). Rows are first scaled to unit G, so that the rank is
+    judged by directions and not by units; rows that repeat others, or whose G vanishes, then drop
+    out through the pseudo-inverse and the rest still hold. With contradictory rows the result
+    satisfies them in the least-squares sense.
+    """
+    G, g = _unit(gamma)
+    return xdot - _correction(G, G @ xdot + g)
+
+
+def tangent_projector(gamma: Float[Array, "c n+1"]) -> Float[Array, "n n"]:
+    """I − Gᵀ (G Gᵀ)⁺ G, the linear part of the projection."""
+    G, _ = _unit(gamma)
+    return jnp.eye(G.shape[1]) - _correction(G, G)
+
+
+def _correction(G, violation):
+    """Gᵀ (G Gᵀ)⁺ violation for unit rows G."""
+    if G.shape[0] == 0:
+        return jnp.zeros((G.shape[1], *violation.shape[1:]))
+    if G.shape[0] == 1:
+        return jnp.tensordot(G[0], violation[0], axes=0)
+    gram = G @ G.T
+    return G.T @ (jnp.linalg.pinv(gram, rtol=_RANK_TOLERANCE, hermitian=True) @ violation)
+
+
+def _unit(gamma: Float[Array, "c n+1"]) -> tuple[Float[Array, "c n"], Float[Array, " c"]]:
+    """Rows scaled to unit G; a row whose G vanishes becomes zero."""
+    G, g = gamma[:, :-1], gamma[:, -1]
+    squared = jnp.sum(G**2, axis=1)
+    largest = jnp.max(jnp.abs(gamma), initial=0.0)
+    alive = squared > (_RANK_TOLERANCE * largest) ** 2
+    inverse = jnp.where(alive, 1 / jnp.sqrt(jnp.where(alive, squared, 1.0)), 0.0)
+    return G * inverse[:, None], g * inverse
