@@ -47,8 +47,15 @@ def rollout(
     return jnp.concatenate([x0[None], states])
 
 
+def state_errors(
+    true: Float[Array, "*batch T+1 n"], predicted: Float[Array, "*batch T+1 n"]
+) -> Float[Array, "*batch T+1"]:
+    """‖x_true − x_pred‖₂ of every state."""
+    return jnp.linalg.norm(true - predicted, axis=-1)
+
+
 def cumulative_error(
     true: Float[Array, "*batch T+1 n"], predicted: Float[Array, "*batch T+1 n"]
 ) -> Float[Array, "*batch"]:
     """Σₜ ‖x_true − x_pred‖₂ over all T+1 states (paper eq. loss)."""
-    return jnp.sum(jnp.linalg.norm(true - predicted, axis=-1), axis=-1)
+    return jnp.sum(state_errors(true, predicted), axis=-1)

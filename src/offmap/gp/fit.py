@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from scipy.optimize import minimize
 
 from offmap.gp.kernels import AbstractKernel, KernelName, bounds, kernel_named
@@ -110,7 +110,7 @@ def maximise_likelihood(
     leaves, structure = jax.tree.flatten(parameters)
     splits = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
-    def unflatten(vector: np.ndarray):
+    def unflatten(vector: np.ndarray) -> tuple[AbstractKernel, Array]:
         parts = np.split(vector, splits)
         shaped = [
             jnp.asarray(part.reshape(leaf.shape)) for part, leaf in zip(parts, leaves, strict=True)
@@ -150,5 +150,5 @@ def _negative_log_likelihood(parameters, x, y):
     return jax.value_and_grad(negative)(parameters)
 
 
-def _flat(tree) -> np.ndarray:
+def _flat(tree: PyTree) -> np.ndarray:
     return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(tree)])

@@ -137,10 +137,12 @@ def bounds(kernel: AbstractKernel) -> tuple[AbstractKernel, AbstractKernel]:
     raise TypeError(f"No bounds are known for {type(kernel).__name__}; add them to gp/kernels.py.")
 
 
-def _between(kernel, low: tuple[float, float], high: tuple[float, float]):
+def _between(
+    kernel: AbstractKernel, low: tuple[float, float], high: tuple[float, float]
+) -> tuple[AbstractKernel, AbstractKernel]:
     """The kernel twice, with its per-input and its scalar parameter at the given values."""
 
-    def filled(values: tuple[float, float]):
+    def filled(values: tuple[float, float]) -> AbstractKernel:
         per_input, scalar = values
         leaves = [
             jnp.full(name.shape, per_input if name.ndim else scalar)

@@ -120,7 +120,7 @@ def _train(
     def factor_of(parameters: Float[Array, "..."]) -> Float[Array, "d d"]:
         return jnp.diag(parameters) if config.form == "diagonal" else parameters
 
-    def loss(parameters: Float[Array, "..."], chosen: Int[Array, " b"], partner: Int[Array, " N"]):
+    def loss(parameters, chosen, partner):
         others = (chosen[None, :] != chosen[:, None]) & (
             chosen[None, :] != partner[chosen][:, None]
         )
@@ -133,7 +133,7 @@ def _train(
             positive_in_denominator=config.positive_in_denominator,
         )
 
-    def run(partner: Int[Array, " N"], key: PRNGKeyArray):
+    def run(partner, key):
         start, draws = jax.random.split(key)
         shape = (d,) if config.form == "diagonal" else (d, d)
         noise = 0.1 * jax.random.normal(start, shape)

@@ -1,0 +1,153 @@
+"""Kernels are covariances, and agree with tinygp and scikit-learn."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tinygp
+from sklearn.gaussian_process import kernels as sklearn_kernels
+
+from offmap.gp import RBF, AbstractKernel, Cosine, Linear, Product, Sum, kernel_named
+from offmap.gp.kernels import bounds
+
+d = 3
+rng = np.random.default_rng(0)
+A, B = jnp.asarray(rng.normal(size=(12, d))), jnp.asarray(2 * rng.normal(size=(9, d)))
+LENGTHSCALE, PERIOD, SLOPE = np.array([[0.7, 1.5, 4.0], [3.0, 5.0, 11.0], [0.3, 1.2, 2.0]])
+
+rbf = RBF(jnp.log(LENGTHSCALE), jnp.log(2.5))
+linear = Linear(jnp.log(SLOPE), jnp.log(0.6))
+cosine = Cosine(jnp.log(PERIOD), jnp.log(1.7))
+KERNELS = {
+    "rbf": rbf,
+    "linear": linear,
+    "cosine": cosine,
+    "sum": Sum(rbf, linear),
+    "product": Product(linear, cosine),
+    "nested": Sum(Product(rbf, cosine), linear),
+}
+every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
+
+
+def written_out(kernel, a, b):
+    """The formulas of the docstrings, for two points."""
+    if isinstance(kernel, RBF):
+        scaled = (a - b) / np.exp(kernel.log_lengthscale)
+        return np.exp(kernel.log_variance) * np.exp(-0.5 * np.sum(scaled**2))
+    if isinstance(kernel, Linear):
+        return np.sum(np.exp(kernel.log_slope) ** 2 * a * b) + np.exp(kernel.log_bias) ** 2
+    if isinstance(kernel, Cosine):
+        phase = 2 * np.pi * (a - b) / np.exp(kernel.log_period)
+        return np.exp(kernel.log_variance) * np.prod(np.cos(phase))
+    first, second = written_out(kernel.first, a, b), written_out(kernel.second, a, b)
+    return first + second if isinstance(kernel, Sum) else first * second
+
+
+def tinygp_matrix(kernel, a, b):
+    with jax.numpy_rank_promotion("allow"):
+        return np.asarray(kernel(a, b))
+
+
+@every_kernel
+def test_matrix_holds_the_formula_for_every_pair(kernel):
+    a, b = np.asarray(A[:5]), np.asarray(B[:4])
+    expected = [[written_out(kernel, x, y) for y in b] for x in a]
+    np.testing.assert_allclose(kernel(A[:5], B[:4]), expected, rtol=1e-10, atol=1e-12)
+
+
+@every_kernel
+def test_kernel_is_symmetric_and_positive_semi_definite(kernel):
+    K = np.asarray(kernel(A, A))
+    np.testing.assert_allclose(K, K.T, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(kernel(A, B), kernel(B, A).T, rtol=1e-12, atol=1e-14)
+    eigenvalues = np.linalg.eigvalsh(K)
+    assert eigenvalues[0] > -1e-12 * eigenvalues[-1]
+
+
+@every_kernel
+def test_variance_is_the_diagonal(kernel):
+    np.testing.assert_allclose(kernel.variance(B), np.diag(kernel(B, B)), rtol=1e-12)
+
+
+def test_rbf_agrees_with_tinygp_and_scikit_learn():
+    theirs = 2.5 * tinygp.kernels.ExpSquared(distance=tinygp.kernels.distance.L2Distance())
+    scaled = A / LENGTHSCALE[None], B / LENGTHSCALE[None]
+    np.testing.assert_allclose(rbf(A, B), tinygp_matrix(theirs, *scaled), atol=1e-10)
+    theirs = sklearn_kernels.ConstantKernel(2.5) * sklearn_kernels.RBF(LENGTHSCALE)
+    np.testing.assert_allclose(rbf(A, B), theirs(np.asarray(A), np.asarray(B)), atol=1e-10)
+
+
+def test_linear_agrees_with_tinygp_and_scikit_learn():
+    theirs = tinygp.kernels.DotProduct() + tinygp.kernels.Constant(0.36)
+    scaled = A * SLOPE[None], B * SLOPE[None]
+    np.testing.assert_allclose(linear(A, B), tinygp_matrix(theirs, *scaled), atol=1e-10)
+    theirs = sklearn_kernels.DotProduct(sigma_0=0.6)
+    np.testing.assert_allclose(linear(A, B), theirs(*map(np.asarray, scaled)), atol=1e-10)
+
+
+def test_cosine_agrees_with_tinygp():
+    one_input = Cosine(jnp.log(PERIOD[:1]), jnp.log(1.7))
+    theirs = 1.7 * tinygp.kernels.Cosine(PERIOD[0])
+    np.testing.assert_allclose(
+        one_input(A[:, :1], B[:, :1]), tinygp_matrix(theirs, A[:, :1], B[:, :1]), atol=1e-10
+    )
+    expected = 1.7
+    for k, period in enumerate(PERIOD):
+        column = A[:, k : k + 1], B[:, k : k + 1]
+        expected = expected * tinygp_matrix(tinygp.kernels.Cosine(period), *column)
+    np.testing.assert_allclose(cosine(A, B), expected, atol=1e-10)
+
+
+def test_sum_and_product_combine_matrices():
+    theirs = sklearn_kernels.ConstantKernel(2.5) * sklearn_kernels.RBF(LENGTHSCALE)
+    first, second = theirs(np.asarray(A), np.asarray(B)), np.asarray(linear(A, B))
+    np.testing.assert_allclose(Sum(rbf, linear)(A, B), first + second, atol=1e-10)
+    np.testing.assert_allclose(Product(rbf, linear)(A, B), first * second, atol=1e-10)
+
+
+# --- names and bounds
+
+
+@pytest.mark.parametrize("name", ["rbf", "linear", "cosine", "rbf+linear"])
+def test_search_starts_strictly_inside_its_bounds(name):
+    start = kernel_named(name, d)
+    low, high = bounds(start)
+    assert jax.tree.structure(start) == jax.tree.structure(low) == jax.tree.structure(high)
+    for lower, value, upper in zip(*map(jax.tree.leaves, (low, start, high)), strict=True):
+        assert lower.shape == value.shape == upper.shape
+        assert (lower < value).all() and (value < upper).all()
+
+
+def test_name_gives_its_kernel():
+    assert isinstance(kernel_named("rbf", 2), RBF)
+    assert isinstance(kernel_named("linear", 2), Linear)
+    assert isinstance(kernel_named("cosine", 2), Cosine)
+    combined = kernel_named("rbf+linear", 2)
+    np.testing.assert_allclose(
+        combined(A[:, :2], B[:, :2]),
+        kernel_named("rbf", 2)(A[:, :2], B[:, :2]) + kernel_named("linear", 2)(A[:, :2], B[:, :2]),
+    )
+
+
+def test_unknown_name_is_refused():
+    # Around the type checker, which only tests have and which would object first.
+    with pytest.raises(ValueError) as error:
+        inspect.unwrap(kernel_named)("matern", 2)
+    message = str(error.value)
+    assert '"rbf", "linear", "cosine" or "rbf+linear"' in message
+    assert "got 'matern'" in message
+    assert "Choose one" in message
+
+
+def test_kernel_without_bounds_is_refused():
+    class Constant(AbstractKernel):
+        def __call__(self, a, b):
+            return jnp.ones((len(a), len(b)))
+
+        def variance(self, a):
+            return jnp.ones(len(a))
+
+    with pytest.raises(TypeError, match="No bounds are known for Constant"):
+        bounds(Constant())

@@ -1,0 +1,118 @@
+"""The simulated robots obey the paper's formulas and the constraints they are said to obey."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.linalg import subspace_angles
+
+from offmap.systems import planar_quadrotor, unicycle
+
+SYSTEMS = [unicycle(), planar_quadrotor()]
+CONSTRAINTS = {"unicycle": 1, "quadrotor": 4}
+
+
+def random_points(system, count=200, seed=0):
+    """States over several turns of every angle, controls well beyond the system's box."""
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-7, 7, (count, system.n)), rng.uniform(-5, 5, (count, system.m))
+
+
+def velocities(system, x, u):
+    return np.asarray(jax.vmap(system.f)(jnp.asarray(x), jnp.asarray(u)))
+
+
+def gammas(system, x):
+    return np.asarray(jax.vmap(system.gamma)(jnp.asarray(x)))
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_no_motion_violates_the_constraint(system):
+    x, u = random_points(system)
+    gamma = gammas(system, x)
+    assert gamma.shape == (len(x), CONSTRAINTS[system.name], system.n + 1)
+    augmented = np.column_stack([velocities(system, x, u), np.ones(len(x))])
+    # The terms of a row reach 1e2, so 1e-12 is a few units of round-off.
+    np.testing.assert_allclose(np.einsum("kcq,kq->kc", gamma, augmented), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_rows_are_independent_everywhere_also_where_tan_is_not_defined(system):
+    x, _ = random_points(system)
+    x[0], x[1] = np.pi / 2, -np.pi / 2
+    singular_values = np.linalg.svd(gammas(system, x)[..., :-1], compute_uv=False)
+    assert singular_values.min() > 0.99
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_there_are_no_further_constraints(system):
+    x, _ = random_points(system, count=1, seed=1)
+    _, u = random_points(system, count=20, seed=2)
+    stack = np.column_stack([velocities(system, np.tile(x, (20, 1)), u), np.ones(20)])
+    assert np.linalg.matrix_rank(stack) == system.n + 1 - CONSTRAINTS[system.name]
+
+
+def test_unicycle_by_hand():
+    system = unicycle()
+    np.testing.assert_allclose(
+        system.f(jnp.array([4.0, -3.0, np.pi / 6]), jnp.array([0.1, 2.0])),
+        [np.sqrt(3), 1.0, 0.1],
+        rtol=1e-15,
+    )
+    np.testing.assert_allclose(
+        system.f(jnp.array([0.0, 0.0, np.pi / 2]), jnp.array([-0.2, 1.5])),
+        [0.0, 1.5, -0.2],
+        atol=1e-15,
+    )
+    np.testing.assert_allclose(
+        system.gamma(jnp.array([4.0, -3.0, np.pi / 6])), [[-0.5, np.sqrt(3) / 2, 0, 0]], rtol=1e-15
+    )
+
+
+def test_quadrotor_by_hand():
+    # m = 0.486, J = 0.0383; thrust 3 N tilted by 30°, torque −1.
+    x, u = jnp.array([1.0, 2.0, np.pi / 6, 3.0, -4.0, 0.5]), jnp.array([1.0, 2.0])
+    thrust = 6.172839506172840
+    np.testing.assert_allclose(
+        planar_quadrotor().f(x, u),
+        [3.0, -4.0, 0.5, -thrust / 2, thrust * 0.8660254037844386 - 9.81, -26.10966057441253],
+        rtol=1e-14,
+    )
+
+
+def test_quadrotor_hovers_at_the_lower_corner_of_its_controls():
+    system = planar_quadrotor()
+    hover = jnp.asarray(system.controls.low)
+    np.testing.assert_allclose(system.f(jnp.zeros(6), hover), np.zeros(6), atol=1e-14)
+    np.testing.assert_allclose(hover, 0.486 * 9.81 / 2, rtol=1e-15)
+
+
+def test_quadrotor_rows_span_the_matrix_printed_in_the_paper():
+    x, _ = random_points(planar_quadrotor(), count=30, seed=3)
+    x[:, 2] = np.linspace(-1.4, 1.4, 30)  # tan φ is bounded here
+    for state, gamma in zip(x, gammas(planar_quadrotor(), x), strict=True):
+        _, _, phi, vx, vz, omega = state
+        printed = np.zeros((4, 7))
+        printed[:3, :3] = np.eye(3)
+        printed[:3, 6] = [-vx, -vz, -omega]
+        printed[3, 3:] = [1, np.tan(phi), 0, 9.81 * np.tan(phi)]
+        assert subspace_angles(printed.T, gamma.T).max() < 1e-7
+
+
+@pytest.mark.parametrize(
+    ("system", "irrelevant"), [(SYSTEMS[0], [0, 1]), (SYSTEMS[1], [0, 1])], ids=["uni", "quad"]
+)
+def test_positions_change_neither_dynamics_nor_constraint(system, irrelevant):
+    x, u = random_points(system, count=20, seed=4)
+    moved = x.copy()
+    moved[:, irrelevant] += 13.0
+    np.testing.assert_array_equal(velocities(system, moved, u), velocities(system, x, u))
+    np.testing.assert_array_equal(gammas(system, moved), gammas(system, x))
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_names_count_states_and_controls(system):
+    x, u = random_points(system, count=1)
+    assert system.f(jnp.asarray(x[0]), jnp.asarray(u[0])).shape == (len(system.state_names),)
+    assert len(system.controls.low) == system.m
+    assert set(system.angles) <= set(system.state_names)
