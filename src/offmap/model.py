@@ -158,6 +158,12 @@ class Model:
             self, predictor=Predictor(self.predictor.dynamics, gamma), constraint_fit=fit
         )
 
+    def mean_only(self) -> "Model":
+        """The same predictions without what standard deviations and updates need: far smaller."""
+        dynamics = self.predictor.dynamics
+        light = Dynamics(dynamics.reduction, dynamics.gps.mean_only())
+        return replace(self, predictor=Predictor(light, self.predictor.gamma))
+
     def summary(self) -> str:
         """What was discovered, in a few lines."""
         return summarise(

@@ -77,7 +77,7 @@ def test_the_papers_number_of_actions_is_one_too_few(system, c):
 def test_units_of_a_velocity_change_nothing_but_the_units(system, c):
     x, stack, scale = states_and_stack(system, 2 * (system.n + 1))
     units = np.ones(system.n + 1)
-    units[0] = 1e-5  # kilometres where there were centimetres
+    units[-2] = 1e-6  # the turn rate, in other units
     before, after = (
         normal_space(x, stack, scale),
         normal_space(x, stack * units, scale * units[:-1]),
@@ -89,7 +89,7 @@ def test_units_of_a_velocity_change_nothing_but_the_units(system, c):
 
 def test_without_scales_the_count_would_depend_on_units():
     x, stack, _ = states_and_stack(unicycle(), 8)
-    assert normal_space(x, stack * [1e-5, 1, 1, 1], np.ones(3)).c != 1
+    assert normal_space(x, stack * [1, 1, 1e-6, 1], np.ones(3)).c == 2
 
 
 def test_a_fully_actuated_system_has_no_constraint():
@@ -110,13 +110,11 @@ def test_a_fully_actuated_system_has_no_constraint():
         ([6.4, 3.8, 1.7, 0.18], 0),
         ([1.0, 0.1, 0.01], 2),  # equal gaps of exactly min_gap: the first one counts
         ([1.0, 0.5, 1e-12, 1e-20], 2),  # below round-off one zero is like another
-        ([3.0, 1e-4, 2e-5, 1e-12], 1),  # the widest gap, not the first
-        ([5.0], 0),
+        ([3.0, 0.1, 0.05, 1e-6], 1),  # the widest gap, not the first
     ],
 )
 def test_constraints_lie_beyond_the_widest_gap(spectrum, c):
-    if len(spectrum) > 1:
-        assert count_constraints(np.array(spectrum), 10.0) == c
+    assert count_constraints(np.array(spectrum), 10.0) == c
 
 
 def test_the_widest_gap_must_be_wide_enough():
@@ -130,9 +128,9 @@ def test_a_given_number_of_constraints_is_respected(c):
     x, stack, scale = states_and_stack(unicycle(), 8)
     space = normal_space(x, stack, scale, c=c)
     assert space.basis.shape == (len(x), c, 4)
-    if c:  # the least stretched directions come first into the null space
-        found = np.linalg.norm(np.einsum("kcq,kaq->kca", space.basis, stack), axis=2)
-        np.testing.assert_allclose(np.median(found[:, -1]), 0, atol=1e-10)
+    if c:  # the directions that move least come into the basis first
+        moved = np.linalg.norm(np.einsum("kcq,kaq->kca", space.basis, stack), axis=2)
+        np.testing.assert_allclose(moved[:, -1], 0, atol=1e-10)
 
 
 @pytest.mark.parametrize("c", [-1, 4])

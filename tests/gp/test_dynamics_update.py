@@ -95,9 +95,7 @@ def test_dynamics_are_learned_on_retained_inputs(from_offline):
 
 def test_fit_then_update_equals_fit_on_everything(from_offline, from_everything):
     updated = update(from_offline, everything)
-    jax.tree.map(
-        np.testing.assert_array_equal, updated.gps.kernel, from_everything.gps.kernel
-    )
+    jax.tree.map(np.testing.assert_array_equal, updated.gps.kernel, from_everything.gps.kernel)
     np.testing.assert_allclose(updated.gps.alpha, from_everything.gps.alpha, rtol=1e-10, atol=1e-10)
     assert_equal_posteriors(updated, from_everything)
     before, after = predict(from_offline)[1], predict(updated)[1]

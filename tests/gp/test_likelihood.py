@@ -49,7 +49,11 @@ def test_likelihood_agrees_with_scikit_learn():
     ours = [likelihood(kernel, jnp.log(noise), X, Y) for kernel in (rbf, linear)]
     theirs = []
     for kernel, inputs, variance in (
-        (sklearn_kernels.ConstantKernel(2.5) * sklearn_kernels.RBF(LENGTHSCALE), x, rbf.variance(X)),
+        (
+            sklearn_kernels.ConstantKernel(2.5) * sklearn_kernels.RBF(LENGTHSCALE),
+            x,
+            rbf.variance(X),
+        ),
         (sklearn_kernels.DotProduct(0.6), x * SLOPE, linear.variance(X)),
     ):
         alpha = noise + JITTER * float(jnp.mean(variance))

@@ -117,7 +117,9 @@ def test_folding_in_with_shared_noise_keeps_the_level():
     folded = fold_in(
         gps, x[CLEAN:], y[CLEAN:], source[CLEAN:], config=replace(CONFIG, noise="shared")
     )
-    np.testing.assert_allclose(folded.noise[:, CLEAN:], folded.noise[:, :1] * np.ones(NOISY), rtol=2)
+    np.testing.assert_allclose(
+        folded.noise[:, CLEAN:], folded.noise[:, :1] * np.ones(NOISY), rtol=2
+    )
     assert folded.noise.shape == (2, CLEAN + NOISY)
 
 

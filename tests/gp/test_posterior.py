@@ -15,11 +15,23 @@ from offmap.gp.likelihood import JITTER
 from offmap.gp.posterior import Scaling, condition, extend, most_likely_noise
 
 N, E, d, p = 40, 16, 2, 2
-# One kernel for each of two outputs: every leaf has a leading axis p.
-KERNEL = Sum(
-    RBF(jnp.log(jnp.array([[0.7, 1.5], [1.1, 0.4]])), jnp.log(jnp.array([2.5, 0.8]))),
-    Linear(jnp.log(jnp.array([[0.5, 1.0], [2.0, 0.1]])), jnp.log(jnp.array([0.3, 0.9]))),
+
+
+def rbf_plus_linear(lengthscale, variance, slope, bias):
+    rbf = RBF(jnp.log(jnp.array(lengthscale)), jnp.log(variance))
+    return Sum(rbf, Linear(jnp.log(jnp.array(slope)), jnp.log(bias)))
+
+
+def stacked(*kernels):
+    """One kernel for each output: every leaf has a leading axis p."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *kernels)
+
+
+KERNELS = (
+    rbf_plus_linear([0.7, 1.5], 2.5, [0.5, 1.0], 0.3),
+    rbf_plus_linear([1.1, 0.4], 0.8, [2.0, 0.1], 0.9),
 )
+KERNEL = stacked(*KERNELS)
 NOISE = jnp.array([0.02, 0.3])
 FURTHER_NOISE = jnp.array([0.5, 0.004])
 
@@ -53,10 +65,6 @@ def predict(gps, at=AT):
     return jax.vmap(gps)(at), jax.vmap(gps.variance)(at)
 
 
-def one_kernel(k):
-    return jax.tree.map(lambda leaf: leaf[k], KERNEL)
-
-
 def dense_posterior(x, y, noise):
     """Mean and variance at AT, and weights, by the textbook formulas; noise is (p, count)."""
     z, at = ((points - SCALING.x_mean[None]) / SCALING.x_scale[None] for points in (x, AT))
@@ -64,7 +72,7 @@ def dense_posterior(x, y, noise):
     targets = (np.asarray(y) - mean) / scale
     means, variances, weights = [], [], []
     for k in range(p):
-        kernel = one_kernel(k)
+        kernel = KERNELS[k]
         factor = cho_factor(np.asarray(kernel(z, z)) + np.diag(noise[k]), lower=True)
         cross = np.asarray(kernel(at, z))
         weights.append(cho_solve(factor, targets[:, k]))
@@ -111,13 +119,11 @@ def test_posterior_is_the_textbook_formula(base):
 
 def test_posterior_agrees_with_scikit_learn():
     lengthscale, variance, noise = np.array([0.7, 1.5]), 2.5, 0.02
-    kernel = RBF(jnp.log(lengthscale)[None], jnp.log(jnp.array([variance])))
+    kernel = stacked(RBF(jnp.log(lengthscale), jnp.log(variance)))
     identity = Scaling(jnp.zeros(d), jnp.ones(d), jnp.zeros(1), jnp.ones(1))
     z, at = (np.asarray((points - SCALING.x_mean) / SCALING.x_scale) for points in (X, AT))
     y = np.asarray(jnp.sin(2 * z[:, 0]) + 0.1 * z[:, 1])
-    ours = condition(
-        kernel, jnp.array([noise]), identity, jnp.asarray(z), jnp.asarray(y)[:, None]
-    )
+    ours = condition(kernel, jnp.array([noise]), identity, jnp.asarray(z), jnp.asarray(y)[:, None])
     theirs = GaussianProcessRegressor(
         sklearn_kernels.ConstantKernel(variance) * sklearn_kernels.RBF(lengthscale),
         alpha=noise + JITTER * variance,
@@ -134,7 +140,7 @@ def test_jitter_stays_far_below_the_noise(base):
 
 
 def test_variance_vanishes_at_exact_data_and_returns_to_the_prior_far_away():
-    kernel = RBF(jnp.zeros((1, d)), jnp.log(jnp.array([2.0])))
+    kernel = stacked(RBF(jnp.zeros(d), jnp.log(2.0)))
     scaling = Scaling.of(np.asarray(X), np.asarray(Y[:, :1]))
     gps = condition(kernel, jnp.array([0.0]), scaling, X, Y[:, :1])
     prior = 2.0 * float(scaling.y_scale[0]) ** 2
@@ -148,7 +154,7 @@ def test_variance_vanishes_at_exact_data_and_returns_to_the_prior_far_away():
 
 def test_repeated_rows_share_their_average():
     # Twice the same inputs and no noise: only the jitter lets the covariance factor.
-    kernel = RBF(jnp.zeros((1, d)), jnp.zeros(1))
+    kernel = stacked(RBF(jnp.zeros(d), jnp.zeros(())))
     x = jnp.concatenate([X[:20], X[:20]])
     y = jnp.concatenate([Y[:20, :1], Y[:20, :1] + 2.0])
     scaling = Scaling.of(np.asarray(x), np.asarray(y))
@@ -181,7 +187,7 @@ def test_extension_holds_the_factor_of_the_union(extended):
         L = np.block(
             [[extended.base[k], zeros], [np.asarray(extended.cross[k]).T, extended.extension[k]]]
         )
-        expected = np.asarray(one_kernel(k)(z, z)) + np.diag(extended.noise[k])
+        expected = np.asarray(KERNELS[k](z, z)) + np.diag(extended.noise[k])
         np.testing.assert_allclose(L @ L.T, expected, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(L, np.tril(L))
 
@@ -270,7 +276,7 @@ def test_extension_learns_the_noise_given_what_is_known_before(base, extended):
     learned = extend(base, FURTHER_X, FURTHER_Y, None)
     for k in range(p):
         # Covariance and mean of the new points given the old, by the dense formula.
-        kernel, z = one_kernel(k), learned.x
+        kernel, z = KERNELS[k], learned.x
         K = np.asarray(kernel(z, z))
         old = cho_factor(K[:N, :N] + np.diag(base.noise[k]), lower=True)
         targets = (np.concatenate([Y, FURTHER_Y])[:, k] - SCALING.y_mean[k]) / SCALING.y_scale[k]

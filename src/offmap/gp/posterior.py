@@ -72,6 +72,7 @@ class IndependentGPs(eqx.Module):
 
     def variance(self, x: Float[Array, " d"]) -> Float[Array, " p"]:
         """Posterior variance of the noise-free function at one point."""
+        self._check_factor()
         covariance = self._covariance(x)
         reduced = jax.vmap(_solve_lower)(
             self.base, self.cross, self.extension, covariance[..., None]
@@ -80,8 +81,16 @@ class IndependentGPs(eqx.Module):
         prior = eqx.filter_vmap(lambda kernel: kernel.variance(z[None])[0])(self.kernel)
         return jnp.maximum(prior - jnp.sum(reduced**2, axis=1), 0.0) * self.scaling.y_scale**2
 
+    def mean_only(self) -> "IndependentGPs":
+        """The same mean without the factor, which variances and further data need."""
+        nothing = jnp.zeros((self.alpha.shape[0], 0, 0))
+        return eqx.tree_at(
+            lambda gps: (gps.base, gps.cross, gps.extension), self, (nothing, nothing, nothing)
+        )
+
     def without_extension(self) -> "IndependentGPs":
         """The posterior given the base points alone."""
+        self._check_factor()
         count = self.base.shape[1]
         residual = self.residual[:, :count]
         alpha = jax.lax.map(
@@ -99,6 +108,13 @@ class IndependentGPs(eqx.Module):
             self.base,
             *empty,
         )
+
+    def _check_factor(self) -> None:
+        if self.base.shape[1] == 0:
+            raise ValueError(
+                "Standard deviations and further data need the factorised covariance; this model "
+                "was reduced to its mean. Use the model as it was before `mean_only()`."
+            )
 
     def _covariance(self, x: Float[Array, " d"]) -> Float[Array, "p N"]:
         z = (x - self.scaling.x_mean) / self.scaling.x_scale

@@ -14,7 +14,7 @@ from offmap.config import Config, Preset
 from offmap.constraint import fit_constraint
 from offmap.data import Dataset
 from offmap.model import Model, fit
-from offmap.paper.protocol import ROWS, Experiment, Trial
+from offmap.paper.protocol import ROWS, Experiment, Row, Trial
 from offmap.rollout import state_errors
 from offmap.types import Gamma, Progress, silent
 
@@ -35,12 +35,11 @@ _FIT_STAGES = 6  # GP: dynamics, constraint; DGP: pseudometric, dynamics, constr
 
 @dataclass(frozen=True)
 class Stage:
-    """Models fitted to one offline data set, ready to take online data."""
+    """What was learned from one offline data set."""
 
     offline: Dataset
     models: dict[str, Model]
-    """"GP" and "DGP", projected onto their own learned constraint."""
-    ideal: Gamma | None
+    """"GP" and "DGP", projected onto their own learned constraint; means only, without std."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Result:
 
 def stage_count(trials: int, experiment: Experiment) -> int:
     """How often `reproduce` reports progress."""
-    return _FIT_STAGES * len(_offline_kinds(experiment)) + len(ROWS) * trials
+    return _FIT_STAGES * len(_offline_kinds(experiment)) + 2 * len(ROWS) * trials
 
 
 def reproduce(
@@ -101,60 +100,62 @@ def reproduce(
     began = time.perf_counter()
     config = config or Config.preset(preset)
     offline_key, trial_key = jax.random.split(jax.random.key(seed))
-    stages = {
-        ood: _fit_stage(experiment, offline_key, ood, config, seed, progress)
-        for ood in _offline_kinds(experiment)
+    stages = {}
+    predictions: dict[str, list[dict[str, np.ndarray]]] = {row.key: [] for row in ROWS}
+    trials_of = {
+        row.key: [experiment.trial(jax.random.fold_in(trial_key, i), row) for i in range(trials)]
+        for row in ROWS
     }
-    stages = {ood: stages.get(ood, next(iter(stages.values()))) for ood in (False, True)}
-    errors: dict[str, dict[str, np.ndarray]] = {}
-    growth: dict[str, dict[str, np.ndarray]] = {}
-    example = None
-    for row in ROWS:
-        stage = stages[row.out_of_distribution]
-        collected: dict[str, list[np.ndarray]] = {column: [] for column in COLUMNS}
-        for i in range(trials):
-            progress(f"{row.title}: trial {i + 1} of {trials}")
-            trial = experiment.trial(jax.random.fold_in(trial_key, i), row)
-            predicted = _predictions(experiment, stage, trial)
-            for column, states in predicted.items():
-                collected[column].append(_distances(trial, states))
-            if i == 0 and row.key == "ood00":
-                example = (trial, predicted)
-        distances = {column: np.stack(values) for column, values in collected.items()}
-        errors[row.key] = {column: values.sum(axis=-1) for column, values in distances.items()}
-        growth[row.key] = {column: values.mean(axis=(0, 1)) for column, values in distances.items()}
-    assert example is not None
-    seconds = time.perf_counter() - began
-    return Result(experiment, preset, seed, trials, seconds, errors, growth, stages, example)
+    for kind in _offline_kinds(experiment):
+        rows = [row for row in ROWS if kind is None or row.out_of_distribution == kind]
+        stage, predicted = _run_stage(
+            experiment, offline_key, bool(kind), rows, trials_of, config, seed, progress
+        )
+        predictions.update(predicted)
+        stages.update({ood: stage for ood in (False, True) if kind in (None, ood)})
+    distances = {
+        row: {
+            column: _distances(trials_of[row], [p[column] for p in predicted]) for column in COLUMNS
+        }
+        for row, predicted in predictions.items()
+    }
+    return Result(
+        experiment,
+        preset,
+        seed,
+        trials,
+        time.perf_counter() - began,
+        {row: {c: d.sum(axis=-1) for c, d in cells.items()} for row, cells in distances.items()},
+        {
+            row: {c: d.mean(axis=(0, 1)) for c, d in cells.items()}
+            for row, cells in distances.items()
+        },
+        stages,
+        (trials_of["ood00"][0], predictions["ood00"][0]),
+    )
 
 
-def _offline_kinds(experiment: Experiment) -> tuple[bool, ...]:
-    """Which offline data sets differ: the unicycle's ID and OOD rows share one."""
-    return (False,) if experiment.id_box == experiment.ood_offline_box else (False, True)
+def _offline_kinds(experiment: Experiment) -> tuple[bool | None, ...]:
+    """Which offline data sets there are: ID and OOD, or None where all rows share one."""
+    return (None,) if experiment.id_box == experiment.ood_offline_box else (False, True)
 
 
-def _fit_stage(
+def _run_stage(
     experiment: Experiment,
     key: jax.Array,
     out_of_distribution: bool,
+    rows: list[Row],
+    trials: dict[str, list[Trial]],
     config: Config,
     seed: int,
     progress: Progress,
-) -> Stage:
+) -> tuple[Stage, dict[str, list[dict[str, np.ndarray]]]]:
+    """Fit to one offline data set and predict every test of the rows that use it.
+
+    Only one model's factorised covariance is held at a time: the quadrotor's takes 5 GB.
+    """
     offline = experiment.offline(key, out_of_distribution=out_of_distribution)
     where = "OOD" if out_of_distribution else "ID"
-
-    def fitted(name: str) -> Model:
-        return fit(
-            offline,
-            config=config,
-            sparsify=name == "DGP",
-            project="learned",
-            seed=seed,
-            progress=lambda text: progress(f"{where} offline data, {name}: {text}"),
-        )
-
-    models = {name: fitted(name) for name in ("GP", "DGP")}
     progress(f"{where} offline data: constraint from the true dynamics")
     ideal = fit_constraint(
         experiment.system.f,
@@ -164,30 +165,49 @@ def _fit_stage(
         key=jax.random.key(seed),
         config=config.constraint,
     )
-    return Stage(offline, models, ideal.gamma)
+    models: dict[str, Model] = {}
+    predictions: dict[str, list[dict[str, np.ndarray]]] = {
+        row.key: [{} for _ in trials[row.key]] for row in rows
+    }
+    for name in ("GP", "DGP"):
+
+        def report(text: str, name: str = name) -> None:
+            progress(f"{where} offline data, {name}: {text}")
+
+        model = fit(
+            offline,
+            config=config,
+            sparsify=name == "DGP",
+            project="learned",
+            seed=seed,
+            progress=report,
+        )
+        for row in rows:
+            for i, trial in enumerate(trials[row.key]):
+                progress(f"{row.title}, {name}: trial {i + 1} of {len(trials[row.key])}")
+                predictions[row.key][i] |= {
+                    f"{name}/{projection}": states
+                    for projection, states in _predict(
+                        model.update(trial.online), trial, ideal.gamma, experiment.system.gamma
+                    ).items()
+                }
+        models[name] = model.mean_only()
+    return Stage(offline, models), predictions
 
 
-def _predictions(experiment: Experiment, stage: Stage, trial: Trial) -> dict[str, np.ndarray]:
-    predicted = {}
-    for name, offline_model in stage.models.items():
-        model = offline_model.update(trial.online)
-        gammas = {
-            "none": None,
-            "ideal": stage.ideal,
-            "approx": model.predictor.gamma,
-            "true": experiment.system.gamma,
-        }
-        for projection, gamma in gammas.items():
-            variant = model.with_constraint(gamma)
-            predicted[f"{name}/{projection}"] = variant.rollout(
-                trial.test_starts, trial.test_controls
-            )
-    return predicted
+def _predict(model: Model, trial: Trial, ideal: Gamma | None, true: Gamma) -> dict[str, np.ndarray]:
+    """Test rollouts of one model under each projection."""
+    gammas = {"none": None, "ideal": ideal, "approx": model.predictor.gamma, "true": true}
+    return {
+        projection: model.with_constraint(gamma).rollout(trial.test_starts, trial.test_controls)
+        for projection, gamma in gammas.items()
+    }
 
 
-def _distances(trial: Trial, states: np.ndarray) -> np.ndarray:
-    """‖x_true − x_pred‖ of each state of each test; their sum over time is eq. (loss)."""
-    return np.asarray(state_errors(jnp.asarray(trial.test_states), jnp.asarray(states)))
+def _distances(trials: list[Trial], states: list[np.ndarray]) -> np.ndarray:
+    """‖x_true − x_pred‖ of each state (trials, tests, T + 1); summed over time it is eq. (loss)."""
+    true = jnp.asarray(np.stack([trial.test_states for trial in trials]))
+    return np.asarray(state_errors(true, jnp.asarray(np.stack(states))))
 
 
 def statistics(errors: np.ndarray) -> dict[str, Any]:
