@@ -1,5 +1,7 @@
 """From a null space to rows that vary smoothly with x: rref, unit rows, signs (paper IV-B-2)."""
 
+from typing import Literal
+
 import numpy as np
 from jaxtyping import Float
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
@@ -44,13 +46,16 @@ def unit_rows(gamma: Float[np.ndarray, "N c n+1"]) -> Float[np.ndarray, "N c n+1
 
 
 def align_signs(
-    x: Float[np.ndarray, "N n"], gamma: Float[np.ndarray, "N c n+1"]
+    x: Float[np.ndarray, "N n"],
+    gamma: Float[np.ndarray, "N c n+1"],
+    compare: Literal["direction", "row"] = "direction",
 ) -> Float[np.ndarray, "N c n+1"]:
     """Flip rows so that each agrees with its nearest aligned neighbour (eq. approx_gamma).
 
     The paper compares with the nearest data point. Which of the two is flipped is settled along
-    the minimum spanning tree of the states, starting from the first one. Directions are compared
-    by their part G: the bias g, in other units, may change sign where the direction does not.
+    the minimum spanning tree of the states, starting from the first one. Rows are compared by
+    their direction G: the bias g, in other units, may change sign where the direction does not.
+    `compare="row"` takes the product of whole rows, as printed.
     """
     if len(x) < 2 or gamma.shape[1] == 0:
         return gamma
@@ -61,7 +66,8 @@ def align_signs(
     tree = minimum_spanning_tree(np.maximum(distance, 1e-12))
     _, parent = breadth_first_order(tree, 0, directed=False)
     parent = np.where(parent < 0, 0, parent)
-    agreement = np.einsum("ncq,ncq->nc", gamma[..., :-1], gamma[parent][..., :-1])
+    compared = gamma[..., :-1] if compare == "direction" else gamma
+    agreement = np.einsum("ncq,ncq->nc", compared, compared[parent])
     sign = np.where(agreement < 0, -1.0, 1.0)
     sign[0] = 1.0
     # Multiply the signs of all edges up to the root by doubling the reach of `parent`.

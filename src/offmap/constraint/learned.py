@@ -36,6 +36,8 @@ class ConstraintConfig:
     """Number of constraints; None reads it off the spectrum."""
     min_gap: float = 10.0
     """Smallest ratio of neighbouring singular values that counts as a gap."""
+    epsilon: float | None = None
+    """The paper's rule instead: count the singular values of unscaled stacks below this."""
     actions: int | None = None
     """K, actions tried at each state; None takes 2 (n + 1). K ≥ n − c + 1 is needed."""
     samples: int = 400
@@ -43,6 +45,8 @@ class ConstraintConfig:
     sample_at: Literal["primary", "all"] = "primary"
     """At states of the largest source only, or of all sources, noisy ones included."""
     rows: Literal["unit", "rref"] = "unit"
+    signs: Literal["direction", "row"] = "direction"
+    """What must agree with the neighbour's: the direction G, or the whole row as printed."""
     sparsify: bool = True
     kernels: tuple[KernelName, ...] = ("rbf", "linear", "cosine")
     """Candidates; each row takes the one that best extrapolates to the edge of its data."""
@@ -116,13 +120,20 @@ def fit_constraint(
     x = _choose_states(samples, primary, state_key, config)
     actions = spread_actions(samples.u, config.actions or 2 * (x.shape[1] + 1))
     stack = np.asarray(derivative_stack(f, jnp.asarray(x), jnp.asarray(actions)))
-    space = normal_space(x, stack, _spread(samples.xdot), c=config.c, min_gap=config.min_gap)
+    space = normal_space(
+        x,
+        stack,
+        _spread(samples.xdot),
+        c=config.c,
+        min_gap=config.min_gap,
+        epsilon=config.epsilon,
+    )
     if space.c == 0:
         return ConstraintFit(None, space, space.basis, [], ())
     rows = rref(space.basis)
     if config.rows == "unit":
         rows = unit_rows(rows)
-    rows = align_signs(x, rows)
+    rows = align_signs(x, rows, config.signs)
     metrics = fit_pseudometrics(
         x, np.moveaxis(rows, 1, 0), names, key=metric_key, config=config.pseudometric
     )

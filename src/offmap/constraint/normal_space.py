@@ -77,6 +77,7 @@ def normal_space(
     *,
     c: int | None = None,
     min_gap: float = 10.0,
+    epsilon: float | None = None,
 ) -> NormalSpace:
     """V₂ᵀ of the SVD of each stack (eq. svd), with velocities measured in units of `scale`.
 
@@ -86,8 +87,9 @@ def normal_space(
         scale: spread of each component of x'; without it the spectrum would depend on units.
         c: number of constraints, or None to read it off the largest gap of the median spectrum.
         min_gap: smallest ratio of neighbouring singular values that counts as a gap.
+        epsilon: the paper's rule instead: raw velocities, and c counts the values below epsilon.
     """
-    units = np.append(scale, 1.0)
+    units = np.append(scale if epsilon is None else np.ones_like(scale), 1.0)
     columns = stack.shape[2]
     if c is not None and not 0 <= c < columns:
         raise ValueError(
@@ -97,6 +99,8 @@ def normal_space(
     _, values, vt = np.linalg.svd(stack / units, full_matrices=True)
     spectrum = np.zeros(columns)
     spectrum[: values.shape[1]] = np.median(values, axis=0)
-    if c is None:
+    if c is None and epsilon is not None:
+        c = int(np.sum(spectrum < epsilon))
+    elif c is None:
         c = count_constraints(spectrum, min_gap)
     return NormalSpace(np.asarray(x), vt[:, columns - c :] / units, spectrum)
