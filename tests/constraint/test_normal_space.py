@@ -92,6 +92,21 @@ def test_without_scales_the_count_would_depend_on_units():
     assert normal_space(x, stack * [1, 1, 1e-6, 1], np.ones(3)).c == 2
 
 
+@each_system
+def test_an_absolute_threshold_counts_other_constraints_in_other_units(system, c):
+    # docs/deviations.md: the paper's ε compares raw singular values with a number.
+    x, stack, scale = states_and_stack(system, 2 * (system.n + 1))
+    literal = normal_space(x, stack, scale, epsilon=1e-6)
+    assert literal.c == c
+    assert largest_angle(literal.basis, true_gamma(system, x)) < 1e-7
+    expected = np.median(np.linalg.svd(stack, compute_uv=False), axis=0)
+    np.testing.assert_allclose(literal.singular_values, expected, atol=1e-12)
+    slow = np.ones(system.n + 1)
+    slow[-2] = 1e-9
+    assert normal_space(x, stack * slow, scale * slow[:-1], epsilon=1e-6).c == c + 1
+    assert normal_space(x, stack * slow, scale * slow[:-1]).c == c
+
+
 def test_a_fully_actuated_system_has_no_constraint():
     rng = np.random.default_rng(2)
     velocities = rng.normal(size=(20, 6, 2))

@@ -44,7 +44,8 @@ def joined(*parts):
     )
 
 
-offline, online, later = draw(0, OFFLINE, 0), draw(1, ONLINE, 1, 0.3), draw(2, ONLINE, 2, 0.05)
+offline = draw(0, OFFLINE, 0, 0.02)
+online, later = draw(1, ONLINE, 1, 0.3), draw(2, ONLINE, 2, 0.05)
 everything = joined(online, offline, later)
 
 
@@ -84,8 +85,8 @@ def from_everything():
 def test_dynamics_are_learned_on_retained_inputs(from_offline):
     test = draw(9, 10, 0)
     mean, variance = predict(from_offline)
-    np.testing.assert_allclose(mean, test.xdot, atol=0.02)
-    assert (variance >= 0).all()
+    np.testing.assert_allclose(mean, test.xdot, atol=0.05)
+    assert (np.abs(mean - test.xdot) < 5 * np.sqrt(variance) + 1e-3).all()
     # Position was dropped, so moving the robot changes nothing.
     x, u = jnp.asarray(test.x[0]), jnp.asarray(test.u[0])
     np.testing.assert_array_equal(
@@ -99,7 +100,7 @@ def test_fit_then_update_equals_fit_on_everything(from_offline, from_everything)
     np.testing.assert_allclose(updated.gps.alpha, from_everything.gps.alpha, rtol=1e-10, atol=1e-10)
     assert_equal_posteriors(updated, from_everything)
     before, after = predict(from_offline)[1], predict(updated)[1]
-    assert (after <= before).all() and (after < before).any()
+    assert (after < before).all()
 
 
 def test_updating_step_by_step_equals_updating_at_once(from_offline, from_everything):
@@ -125,8 +126,9 @@ def test_update_leaves_the_factor_of_the_primary_source_alone(from_offline):
 )
 def test_update_with_shared_noise_counts_no_sample_twice():
     shared = replace(CONFIG, noise="shared")
-    updated = update(fit(joined(offline, online), shared), everything, shared)
-    assert updated.gps.x.shape[0] == len(everything)
+    known = joined(draw(0, OFFLINE - ONLINE, 0), online)
+    updated = update(fit(known, shared), joined(known, later), shared)
+    assert updated.gps.x.shape[0] == len(known) + len(later)
 
 
 @pytest.mark.xfail(

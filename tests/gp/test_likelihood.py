@@ -18,13 +18,6 @@ LENGTHSCALE, PERIOD, SLOPE = np.array([[0.7, 1.5], [3.0, 5.0], [0.3, 1.2]])
 rbf = RBF(jnp.log(LENGTHSCALE), jnp.log(2.5))
 linear = Linear(jnp.log(SLOPE), jnp.log(0.6))
 cosine = Cosine(jnp.log(PERIOD), jnp.log(1.7))
-KERNELS = {
-    "rbf": rbf,
-    "linear": linear,
-    "cosine": cosine,
-    "sum": Sum(rbf, linear),
-    "product": Product(rbf, cosine),
-}
 
 
 def data():
@@ -62,8 +55,8 @@ def test_likelihood_agrees_with_scikit_learn():
     np.testing.assert_allclose(ours, theirs, rtol=1e-8)
 
 
-@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
-def test_gradient_matches_finite_differences_for_every_parameter(kernel):
+def test_gradient_matches_finite_differences_for_every_parameter():
+    kernel = Sum(Product(rbf, cosine), linear)
     vector, unravel = ravel_pytree((kernel, jnp.log(0.05)))
     gradient, _ = ravel_pytree(jax.grad(likelihood, argnums=(0, 1))(*unravel(vector), X, Y))
     h = 1e-5

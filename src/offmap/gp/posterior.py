@@ -5,7 +5,8 @@ The covariance of base (b) and further points (e) is factored in blocks,
     K = [ K_bb  K_be ] = L Lᵀ,   L = [ L_b      0  ]     C = L_b⁻¹ K_be,
         [ K_eb  K_ee ]               [ Cᵀ      L_e ]     L_e L_eᵀ = K_ee − CᵀC,
 
-so that folding in E points costs O(N²E) and leaves the factor of the base alone.
+so that folding in E points costs O(N²E) and leaves the factor of the base alone. The base factor is
+kept as L_bᵀ, one array per output: in that layout LAPACK reads it in place, and no solve copies it.
 """
 
 import equinox as eqx
@@ -61,7 +62,7 @@ class IndependentGPs(eqx.Module):
     """(K + noise)⁻¹ y: the cached weights of the mean."""
     noise: Float[Array, "p N"]
     """Noise variance of each point, in standardised units."""
-    base: Float[Array, "p B B"]
+    base: tuple[Float[Array, "B B"], ...]
     cross: Float[Array, "p B E"]
     extension: Float[Array, "p E E"]
 
@@ -74,43 +75,47 @@ class IndependentGPs(eqx.Module):
         """Posterior variance of the noise-free function at one point."""
         self._check_factor()
         covariance = self._covariance(x)
-        reduced = jax.vmap(_solve_lower)(
-            self.base, self.cross, self.extension, covariance[..., None]
-        )[..., 0]
+        reduced = jnp.stack(
+            [
+                _solve_lower(*blocks)
+                for blocks in zip(self.base, self.cross, self.extension, covariance, strict=True)
+            ]
+        )
         z = (x - self.scaling.x_mean) / self.scaling.x_scale
         prior = eqx.filter_vmap(lambda kernel: kernel.variance(z[None])[0])(self.kernel)
         return jnp.maximum(prior - jnp.sum(reduced**2, axis=1), 0.0) * self.scaling.y_scale**2
 
     def mean_only(self) -> "IndependentGPs":
         """The same mean without the factor, which variances and further data need."""
-        nothing = jnp.zeros((self.alpha.shape[0], 0, 0))
+        p = self.alpha.shape[0]
         return eqx.tree_at(
-            lambda gps: (gps.base, gps.cross, gps.extension), self, (nothing, nothing, nothing)
+            lambda gps: (gps.base, gps.cross, gps.extension),
+            self,
+            ((jnp.zeros((0, 0)),) * p, jnp.zeros((p, 0, 0)), jnp.zeros((p, 0, 0))),
         )
 
     def without_extension(self) -> "IndependentGPs":
         """The posterior given the base points alone."""
         self._check_factor()
-        count = self.base.shape[1]
+        count = self.base[0].shape[0]
+        if count == self.x.shape[0]:
+            return self
         residual = self.residual[:, :count]
-        alpha = jax.lax.map(
-            lambda pair: solve_triangular(pair[0], pair[1], lower=True, trans=1),
-            (self.base, residual),
-        )
-        empty = self.cross[:, :, :0], self.extension[:, :0, :0]
+        alpha = [_solve_base_upper(*pair) for pair in zip(self.base, residual, strict=True)]
         return IndependentGPs(
             self.kernel,
             self.scaling,
             self.x[:count],
             residual,
-            alpha,
+            jnp.stack(alpha),
             self.noise[:, :count],
             self.base,
-            *empty,
+            self.cross[:, :, :0],
+            self.extension[:, :0, :0],
         )
 
     def _check_factor(self) -> None:
-        if self.base.shape[1] == 0:
+        if self.base[0].shape[0] == 0:
             raise ValueError(
                 "Standard deviations and further data need the factorised covariance; this model "
                 "was reduced to its mean. Use the model as it was before `mean_only()`."
@@ -121,7 +126,6 @@ class IndependentGPs(eqx.Module):
         return eqx.filter_vmap(lambda kernel: kernel(z[None], self.x)[0])(self.kernel)
 
 
-@eqx.filter_jit
 def condition(
     kernel: AbstractKernel,
     noise: Float[Array, " p"],
@@ -132,22 +136,34 @@ def condition(
     """Posterior of each output given its data (raw units) and noise variance (standardised)."""
     z = (x - scaling.x_mean) / scaling.x_scale
     targets = ((y - scaling.y_mean) / scaling.y_scale).T
-
-    def one_output(arguments):
-        kernel, noise, target = arguments
-        factor, jittered = _factor(kernel(z, z), noise, jnp.mean(kernel.variance(z)))
-        residual = solve_triangular(factor, target, lower=True)
-        alpha = solve_triangular(factor, residual, lower=True, trans=1)
-        return factor, residual, alpha, jnp.full(z.shape[0], jittered)
-
-    # One output after the other: only one N × N covariance lives beside the factors.
-    factor, residual, alpha, noises = jax.lax.map(one_output, (kernel, noise, targets))
     p = targets.shape[0]
-    empty = jnp.zeros((p, z.shape[0], 0)), jnp.zeros((p, 0, 0))
-    return IndependentGPs(kernel, scaling, z, residual, alpha, noises, factor, *empty)
+    # One output after the other: only one N × N covariance lives beside the factors.
+    base, residual, alpha, noises = zip(
+        *(_condition_output(_output(kernel, j), noise[j], z, targets[j]) for j in range(p)),
+        strict=True,
+    )
+    return IndependentGPs(
+        kernel,
+        scaling,
+        z,
+        jnp.stack(residual),
+        jnp.stack(alpha),
+        jnp.stack(noises),
+        base,
+        jnp.zeros((p, z.shape[0], 0)),
+        jnp.zeros((p, 0, 0)),
+    )
 
 
 @eqx.filter_jit
+def _condition_output(kernel, noise, z, target):
+    factor, jittered = _factor(kernel(z, z), noise, jnp.mean(kernel.variance(z)))
+    base = factor.T
+    residual = solve_triangular(base.T, target, lower=True)
+    alpha = solve_triangular(base.T, residual, lower=True, trans=1)
+    return base, residual, alpha, jnp.full(z.shape[0], jittered)
+
+
 def extend(
     gps: IndependentGPs,
     x: Float[Array, "E d"],
@@ -158,30 +174,27 @@ def extend(
 
     The level maximises the likelihood of the new points given all that is known before them.
     """
+    gps._check_factor()
     z = (x - gps.scaling.x_mean) / gps.scaling.x_scale
     targets = ((y - gps.scaling.y_mean) / gps.scaling.y_scale).T
-    known = jnp.full(targets.shape[0], jnp.nan) if noise is None else noise
-    before = gps.base.shape[1]
-
-    def one_output(arguments):
-        kernel, base, cross, extension, residual, target, noise_level = arguments
-        reduced = _solve_lower(base, cross, extension, kernel(gps.x, z))
-        covariance = kernel(z, z) - reduced.T @ reduced
-        innovation = target - reduced.T @ residual
-        if noise is None:
-            noise_level = most_likely_noise(covariance, innovation)
-        factor, jittered = _factor(covariance, noise_level, jnp.mean(kernel.variance(z)))
-        new_residual = solve_triangular(factor, innovation, lower=True)
-        cross = jnp.concatenate([cross, reduced[:before]], axis=1)
-        extension = _stack_lower(extension, reduced[before:], factor)
-        residual = jnp.concatenate([residual, new_residual])
-        alpha = _solve_upper(base, cross, extension, residual)
-        return cross, extension, residual, alpha, jnp.full(z.shape[0], jittered)
-
-    cross, extension, residual, alpha, noises = jax.lax.map(
-        one_output,
-        (gps.kernel, gps.base, gps.cross, gps.extension, gps.residual, targets, known),
+    columns = zip(
+        *(
+            _extend_output(
+                _output(gps.kernel, j),
+                gps.base[j],
+                gps.cross[j],
+                gps.extension[j],
+                gps.residual[j],
+                gps.x,
+                z,
+                targets[j],
+                None if noise is None else noise[j],
+            )
+            for j in range(targets.shape[0])
+        ),
+        strict=True,
     )
+    cross, extension, residual, alpha, noises = (jnp.stack(column) for column in columns)
     return IndependentGPs(
         gps.kernel,
         gps.scaling,
@@ -193,6 +206,27 @@ def extend(
         cross,
         extension,
     )
+
+
+@eqx.filter_jit
+def _extend_output(kernel, base, cross, extension, residual, x, z, target, noise):
+    before = base.shape[0]
+    reduced = _solve_lower(base, cross, extension, kernel(x, z))
+    covariance = kernel(z, z) - reduced.T @ reduced
+    innovation = target - reduced.T @ residual
+    if noise is None:
+        noise = most_likely_noise(covariance, innovation)
+    factor, jittered = _factor(covariance, noise, jnp.mean(kernel.variance(z)))
+    cross = jnp.concatenate([cross, reduced[:before]], axis=1)
+    extension = _stack_lower(extension, reduced[before:], factor)
+    residual = jnp.concatenate([residual, solve_triangular(factor, innovation, lower=True)])
+    alpha = _solve_upper(base, cross, extension, residual)
+    return cross, extension, residual, alpha, jnp.full(z.shape[0], jittered)
+
+
+def _output(kernel: AbstractKernel, j: int) -> AbstractKernel:
+    """The kernel of one output."""
+    return jax.tree.map(lambda leaf: leaf[j], kernel)
 
 
 def most_likely_noise(
@@ -241,7 +275,7 @@ def _factor(
 
 def _solve_lower(base, cross, extension, right):
     """L⁻¹ right for the block factor."""
-    top = solve_triangular(base, right[: base.shape[0]], lower=True)
+    top = solve_triangular(base.T, right[: base.shape[0]], lower=True)
     if extension.shape[0] == 0:
         return top
     bottom = right[base.shape[0] :] - cross.T @ top
@@ -252,7 +286,12 @@ def _solve_upper(base, cross, extension, right):
     """L⁻ᵀ right for the block factor, for one right-hand side."""
     bottom = solve_triangular(extension, right[base.shape[0] :], lower=True, trans=1)
     top = right[: base.shape[0]] - cross @ bottom
-    return jnp.concatenate([solve_triangular(base, top, lower=True, trans=1), bottom])
+    return jnp.concatenate([solve_triangular(base.T, top, lower=True, trans=1), bottom])
+
+
+@eqx.filter_jit
+def _solve_base_upper(base, right):
+    return solve_triangular(base.T, right, lower=True, trans=1)
 
 
 def _stack_lower(above, left_transposed, corner):
