@@ -392,11 +392,9 @@ def test_sampling_at_noisy_states_drags_the_constraint(plain, noisy):
             0,
             SYSTEM.state_names,
             key=jax.random.key(0),
-            config=ConstraintConfig(sample_at=where, samples=250),
+            config=ConstraintConfig(sample_at=where, samples=250, kernels=("cosine",)),
         )
-        angles[where] = angle_to_truth(
-            lambda x, g=fit.gamma: np.asarray(jax.vmap(g)(jnp.asarray(x)))
-        )
+        angles[where] = angle_to_truth(plain.with_constraint(fit.gamma, fit).constraints.gamma)
     assert angles["primary"] < 1e-4
     assert angles["all"] > 10 * angles["primary"]
 

@@ -1,6 +1,6 @@
 """All settings of a fit in one record, and the two presets."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from offmap.constraint import ConstraintConfig
@@ -19,8 +19,18 @@ class Config:
     """Drop the inputs that the pseudometric finds irrelevant: the paper's DGP."""
     project: Literal["none", "learned"] = "learned"
     pseudometric: PseudometricConfig = field(default_factory=PseudometricConfig)
+    embed_angles: bool = False
+    """Show declared angles to the learners as (sin, cos)."""
     dynamics: GPConfig = field(default_factory=GPConfig)
+    kernels: tuple[KernelName, ...] = ("rbf",)
+    """Candidates for the dynamics; the one that best extrapolates to the edge of the data wins."""
     constraint: ConstraintConfig = field(default_factory=ConstraintConfig)
+    selection_points: int = 400
+    """Samples on which candidate kernels are compared."""
+    dictionary: bool = False
+    """Also search for constraints that are short equations."""
+    tangent: bool = False
+    """Also learn the dynamics in the tangent frame of the constraint."""
     integrator: Integrator = "euler"
 
     @staticmethod
@@ -29,7 +39,12 @@ class Config:
         if name == "paper":
             return Config()
         if name == "default":
-            return replace(Config(), dynamics=GPConfig(kernel="rbf+linear"))
+            return Config(
+                embed_angles=True,
+                kernels=("affine", "rbf", "rbf+linear"),
+                dictionary=True,
+                tangent=True,
+            )
         raise ValueError(f'A preset is "default" or "paper"; got {name!r}. Choose one of them.')
 
     @staticmethod

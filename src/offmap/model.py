@@ -1,9 +1,9 @@
-"""Fit the whole pipeline and hold the result: the one place that composes the stages."""
+"""The fitted model: a vector field, what was discovered, and how to fold in more data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import equinox as eqx
 import jax
@@ -11,17 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from offmap.config import Config, Preset
-from offmap.constraint import Equation, fit_constraint, readable_equations
-from offmap.constraint.learned import ConstraintFit
+from offmap.config import Config
+from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_equations
 from offmap.data import Dataset, Trajectory
-from offmap.dynamics import Dynamics, fit_dynamics, update_dynamics
+from offmap.dynamics import Dynamics, update_dynamics
 from offmap.projection import project as project_onto
 from offmap.projection import tangent_projector
-from offmap.pseudometric import Pseudometric, Reduction, fit_pseudometric, retained_inputs
+from offmap.pseudometric import Pseudometric
 from offmap.rollout import rollout
-from offmap.summary import summarise
-from offmap.types import Gamma, Progress, silent
+from offmap.summary import Choices, Retained, summarise
+from offmap.types import Gamma
 
 
 class Predictor(eqx.Module):
@@ -33,25 +32,19 @@ class Predictor(eqx.Module):
     def __call__(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
         """f̂(x, u) projected onto {x' : G(x) x' + g(x) = 0}."""
         xdot = self.dynamics(x, u)
-        return xdot if self.gamma is None else project_onto(xdot, self.gamma(x))
+        if self.gamma is None or self.dynamics.frame is not None:
+            return xdot  # motions in a tangent frame obey the constraint as they are
+        return project_onto(xdot, self.gamma(x))
 
     def with_std(
         self, x: Float[Array, " n"], u: Float[Array, " m"]
     ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         """Prediction and the standard deviation of its components after projection."""
         variance = self.dynamics.variance(x, u)
-        if self.gamma is not None:
+        if self.gamma is not None and self.dynamics.frame is None:
             projector = tangent_projector(self.gamma(x))
             variance = projector**2 @ variance
         return self(x, u), jnp.sqrt(variance)
-
-
-@dataclass(frozen=True)
-class Retained:
-    """Names of the inputs kept by the dynamics, and by each row of the constraint."""
-
-    dynamics: tuple[str, ...]
-    constraint: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -71,12 +64,15 @@ class Model:
     """Learned dynamics x' = f̂(x, u) that holds to learned constraints; a vector field."""
 
     predictor: Predictor
+    world: Dynamics
+    """The dynamics before any constraint; the predictor's own unless that is in a frame."""
     config: Config
     dataset: Dataset
     primary: str
     """The source with the most samples, which sets the hyperparameters."""
     pseudometric: Pseudometric | None
     constraint_fit: ConstraintFit | None
+    choices: Choices
     seed: int
 
     def __call__(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
@@ -121,7 +117,9 @@ class Model:
     def retained(self) -> Retained:
         """Which inputs the dynamics and each constraint row depend on."""
         rows = self.constraint_fit.retained if self.constraint_fit else ()
-        return Retained(self.predictor.dynamics.reduction.names, rows)
+        own = self.predictor.dynamics
+        tangent = None if own.frame is None else own.reduction.names
+        return Retained(self.world.reduction.names, rows, tangent)
 
     @cached_property
     def constraints(self) -> Constraints:
@@ -141,7 +139,9 @@ class Model:
         values = evaluate(x)
         names = self.dataset.state_names
         retained = fit.retained if fit else (names,) * values.shape[1]
-        equations = readable_equations(x, values, names, retained)
+        equations = fit.equations if fit else None
+        if equations is None:
+            equations = readable_equations(x, values, names, retained)
         return Constraints(values.shape[1], evaluate, spectrum, equations)
 
     def update(self, trajectory: Trajectory) -> "Model":
@@ -150,19 +150,35 @@ class Model:
         The noise level of every source but the primary one is learned again. The constraint is
         learned again only if it is sampled at the states of all sources.
         """
-        return _with_further(self, self.dataset.append(trajectory))
+        dataset = self.dataset.append(trajectory)
+        primary = dataset.sources.index(self.primary)
+
+        def updated(dynamics: Dynamics) -> Dynamics:
+            return update_dynamics(
+                dynamics, dataset.samples(), primary, config=self.config.dynamics
+            )
+
+        world = updated(self.world)
+        own = self.predictor.dynamics
+        dynamics = world if own is self.world else updated(own)
+        model = replace(
+            self, predictor=Predictor(dynamics, self.predictor.gamma), world=world, dataset=dataset
+        )
+        relearn = self.constraint_fit is not None and self.config.constraint.sample_at == "all"
+        return learn_constraint(model) if relearn else model
 
     def with_constraint(self, gamma: Gamma | None, fit: ConstraintFit | None = None) -> "Model":
-        """The same dynamics projected onto another constraint, or none."""
-        return replace(
-            self, predictor=Predictor(self.predictor.dynamics, gamma), constraint_fit=fit
-        )
+        """The dynamics before any constraint, projected onto another one, or none."""
+        return replace(self, predictor=Predictor(self.world, gamma), constraint_fit=fit)
 
     def mean_only(self) -> "Model":
         """The same predictions without what standard deviations and updates need: far smaller."""
-        dynamics = self.predictor.dynamics
-        light = Dynamics(dynamics.reduction, dynamics.gps.mean_only())
-        return replace(self, predictor=Predictor(light, self.predictor.gamma))
+
+        def light(dynamics: Dynamics) -> Dynamics:
+            return Dynamics(dynamics.reduction, dynamics.gps.mean_only(), dynamics.frame)
+
+        predictor = Predictor(light(self.predictor.dynamics), self.predictor.gamma)
+        return replace(self, predictor=predictor, world=light(self.world))
 
     def summary(self) -> str:
         """What was discovered, in a few lines."""
@@ -170,111 +186,39 @@ class Model:
             self.dataset,
             self.pseudometric,
             self.config.pseudometric.threshold,
-            self.retained.dynamics,
-            self.retained.constraint,
+            self.retained,
             self.constraints.singular_values,
             self.constraints.equations,
+            self.choices,
         )
 
 
-def fit(
-    dataset: Dataset,
-    preset: Preset = "default",
-    *,
-    config: Config | None = None,
-    sparsify: bool | None = None,
-    project: Literal["none", "learned"] | Gamma | None = None,
-    seed: int = 0,
-    progress: Progress = silent,
-) -> Model:
-    """Learn dynamics, sparsity and constraints from trajectories.
-
-    Args:
-        dataset: the trajectories.
-        preset: "default" (the best we know) or "paper" (the paper's method).
-        config: settings for every stage, instead of a preset.
-        sparsify: False uses all inputs (the paper's GP), True the retained ones (its DGP).
-        project: "none", "learned", or a known Γ: a function from a state to (c, n + 1).
-        seed: makes the result reproducible.
-        progress: called with a sentence as each stage begins.
-    """
-    dataset.check_inputs()
-    config = config or Config.preset(preset)
-    if sparsify is not None:
-        config = replace(config, sparsify=sparsify)
-    known = project if callable(project) else None
-    if isinstance(project, str):
-        if project not in ("none", "learned"):
-            raise ValueError(
-                f'`project` is "none", "learned" or a function x -> Γ(x); got {project!r}. '
-                f"Choose one of them."
-            )
-        config = replace(config, project=project)
-    if known is not None:
-        _check_gamma(known, dataset)
-    samples = dataset.samples()
-    primary = int(np.argmax(np.bincount(samples.source)))
-    metric_key, dynamics_key, constraint_key = jax.random.split(jax.random.key(seed), 3)
-
-    metric, reduction = None, Reduction.everything(dataset.input_names)
-    if config.sparsify:
-        progress("pseudometric: which inputs matter")
-        own = samples.source == primary
-        inputs = np.concatenate([samples.x, samples.u], axis=1)[own]
-        metric = fit_pseudometric(
-            inputs,
-            samples.xdot[own],
-            dataset.input_names,
-            key=metric_key,
-            config=config.pseudometric,
-        )
-        reduction = retained_inputs(metric, config.pseudometric.threshold)
-    progress("dynamics: fitting one GP per state derivative")
-    dynamics = fit_dynamics(samples, reduction, key=dynamics_key, config=config.dynamics)
-    model = Model(
-        Predictor(dynamics, known), config, dataset, dataset.sources[primary], metric, None, seed
-    )
-    if known is None and config.project == "learned":
-        progress("constraint: normal spaces and their GPs")
-        model = _learn_constraint(model, constraint_key)
-    return model
-
-
-def _learn_constraint(model: Model, key: Array) -> Model:
+def learn_constraint(model: Model) -> Model:
+    """The model projected onto the rows of Γ̂ learned from its own dynamics (paper IV-B)."""
     dataset = model.dataset
     found = fit_constraint(
-        model.predictor.dynamics,
+        model.world,
         dataset.samples(),
         dataset.sources.index(model.primary),
         dataset.state_names,
-        key=key,
+        key=stage_keys(model.seed).constraint,
         config=model.config.constraint,
     )
     return model.with_constraint(found.gamma, found)
 
 
-def _with_further(model: Model, dataset: Dataset) -> Model:
-    samples = dataset.samples()
-    dynamics = update_dynamics(
-        model.predictor.dynamics,
-        samples,
-        dataset.sources.index(model.primary),
-        config=model.config.dynamics,
-    )
-    updated = replace(model, predictor=Predictor(dynamics, model.predictor.gamma), dataset=dataset)
-    if model.constraint_fit is not None and model.config.constraint.sample_at == "all":
-        _, _, constraint_key = jax.random.split(jax.random.key(model.seed), 3)
-        return _learn_constraint(updated, constraint_key)
-    return updated
+class StageKeys(NamedTuple):
+    """Randomness of each stage of a fit."""
+
+    pseudometric: Array
+    dynamics: Array
+    constraint: Array
+    tangent: Array
 
 
-def _check_gamma(gamma: Gamma, dataset: Dataset) -> None:
-    shape = np.shape(gamma(jnp.asarray(dataset.samples().x[0])))
-    if len(shape) != 2 or shape[1] != dataset.n + 1:
-        raise ValueError(
-            f"A known Γ maps a state of {dataset.n} numbers to a (c, {dataset.n + 1}) matrix "
-            f"[G g]; got shape {shape}. Append the column g, zeros if there is no bias."
-        )
+def stage_keys(seed: int) -> StageKeys:
+    """Independent randomness for each stage."""
+    return StageKeys(*jax.random.split(jax.random.key(seed), 4))
 
 
 def _batch(values: Any, size: int, name: str, least: int) -> np.ndarray:

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 _RANK_TOLERANCE = 1e-12
 
 
-def project(xdot: Float[Array, " n"], gamma: Float[Array, "c n+1"]) -> Float[Array, " n"]:
+def project(xdot: Float[Array, " n"], gamma: Float[Array, "c q"]) -> Float[Array, " n"]:
     """Argmin ‖ẋ − ẋ_pred‖² subject to G ẋ + g = 0, with Γ = [G g], in closed form.
 
     ẋ = ẋ_pred − Gᵀ (G Gᵀ)⁺ (G ẋ_pred + g). Rows are first scaled to unit G, so that the rank is
@@ -18,7 +18,7 @@ def project(xdot: Float[Array, " n"], gamma: Float[Array, "c n+1"]) -> Float[Arr
     return xdot - _correction(G, G @ xdot + g)
 
 
-def tangent_projector(gamma: Float[Array, "c n+1"]) -> Float[Array, "n n"]:
+def tangent_projector(gamma: Float[Array, "c q"]) -> Float[Array, "n n"]:
     """I − Gᵀ (G Gᵀ)⁺ G, the linear part of the projection."""
     G, _ = _unit(gamma)
     return jnp.eye(G.shape[1]) - _correction(G, G)
@@ -34,7 +34,7 @@ def _correction(G, violation):
     return G.T @ (jnp.linalg.pinv(gram, rtol=_RANK_TOLERANCE, hermitian=True) @ violation)
 
 
-def _unit(gamma: Float[Array, "c n+1"]) -> tuple[Float[Array, "c n"], Float[Array, " c"]]:
+def _unit(gamma: Float[Array, "c q"]) -> tuple[Float[Array, "c n"], Float[Array, " c"]]:
     """Rows scaled to unit G; a row whose G vanishes becomes zero."""
     G, g = gamma[:, :-1], gamma[:, -1]
     squared = jnp.sum(G**2, axis=1)

@@ -36,7 +36,7 @@ def rollout(
     controls: Float[Array, "T m"],
     dt: float,
     integrator: Integrator = "euler",
-) -> Float[Array, "T+1 n"]:
+) -> Float[Array, "S n"]:
     """States x₀ … x_T under the T given controls, each held for dt."""
 
     def advance(x, u):
@@ -48,14 +48,14 @@ def rollout(
 
 
 def state_errors(
-    true: Float[Array, "*batch T+1 n"], predicted: Float[Array, "*batch T+1 n"]
-) -> Float[Array, "*batch T+1"]:
+    true: Float[Array, "*batch S n"], predicted: Float[Array, "*batch S n"]
+) -> Float[Array, "*batch S"]:
     """‖x_true − x_pred‖₂ of every state."""
     return jnp.linalg.norm(true - predicted, axis=-1)
 
 
 def cumulative_error(
-    true: Float[Array, "*batch T+1 n"], predicted: Float[Array, "*batch T+1 n"]
+    true: Float[Array, "*batch S n"], predicted: Float[Array, "*batch S n"]
 ) -> Float[Array, "*batch"]:
     """Σₜ ‖x_true − x_pred‖₂ over all T+1 states (paper eq. loss)."""
     return jnp.sum(state_errors(true, predicted), axis=-1)

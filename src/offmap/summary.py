@@ -1,5 +1,7 @@
 """What a fit discovered, in a few lines a person can act on."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from offmap.constraint import Equation
@@ -7,14 +9,34 @@ from offmap.data import Dataset
 from offmap.pseudometric import Pseudometric
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What held-out extrapolation decided: scores are errors at the edge, the lowest won."""
+
+    kernels: dict[str, float]
+    """Error of each candidate kernel of the dynamics."""
+    structure: dict[str, float]
+    """Error without constraint ("none"), projected onto it, and in its tangent frame."""
+
+
+@dataclass(frozen=True)
+class Retained:
+    """Names of the inputs kept by the dynamics, and by each row of the constraint."""
+
+    dynamics: tuple[str, ...]
+    constraint: tuple[tuple[str, ...], ...]
+    tangent: tuple[str, ...] | None = None
+    """Kept by the dynamics in the tangent frame of the constraint, where that is used."""
+
+
 def summarise(
     dataset: Dataset,
     pseudometric: Pseudometric | None,
     threshold: float,
-    kept: tuple[str, ...],
-    rows: tuple[tuple[str, ...], ...],
+    retained: Retained,
     singular_values: np.ndarray,
     equations: tuple[Equation, ...],
+    choices: Choices,
 ) -> str:
     """The text of `Model.summary`."""
     samples = dataset.samples()
@@ -25,8 +47,16 @@ def summarise(
         f"data        {len(dataset)} trajectories, {len(samples)} samples ({per_source}), "
         f"{dataset.n} states, {dataset.m} controls"
     ]
-    lines += _inputs(dataset, pseudometric, threshold, kept)
-    lines += _constraints(rows, singular_values, equations)
+    lines += _inputs(dataset, pseudometric, threshold, retained.dynamics)
+    if len(choices.kernels) > 1:
+        lines.append(f"kernel      {_ranked(choices.kernels)}")
+    lines += _constraints(retained.constraint, singular_values, equations)
+    if len(choices.structure) > 1:
+        lines.append(f"structure   {_ranked(choices.structure)}")
+    if retained.tangent is not None:
+        lines.append(
+            f"tangent     dynamics along the constraint depend on {', '.join(retained.tangent)}"
+        )
     return "\n".join(lines)
 
 
@@ -40,8 +70,8 @@ def _inputs(
             f"inputs      kept directions: {'; '.join(kept)}",
             f"            eigenvalues of P: {_numbers(metric.weights)}",
         ]
-    weights = dict(zip(metric.names, metric.weights, strict=True))
-    dropped = [name for name in metric.names if name not in kept]
+    weights = metric.input_weights
+    dropped = [name for name in weights if name not in kept]
     return [
         f"inputs      kept {_weighted(kept, weights)}",
         f"            dropped {_weighted(dropped, weights) or 'none'} (below {threshold:g})",
@@ -60,6 +90,13 @@ def _constraints(
         inputs = f"   depends on {', '.join(rows[i])}" if rows else ""
         lines.append(f"            {equation}{inputs}")
     return lines
+
+
+def _ranked(scores: dict[str, float]) -> str:
+    """The winner, and the error of every candidate at the held-out edge of the data."""
+    best = min(scores, key=lambda name: scores[name])
+    every = ", ".join(f"{name} {score:.2g}" for name, score in scores.items())
+    return f"{best}   (error at the held-out edge: {every})"
 
 
 def _weighted(names: tuple[str, ...] | list[str], weights: dict[str, float]) -> str:

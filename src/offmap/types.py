@@ -5,6 +5,7 @@ Shape legend (also in docs/notation.md):
     n  states              m  controls             d = n + m  inputs of the dynamics
     N  samples             T  time steps           K  actions tried at one state
     c  constraints         r  retained inputs      p  outputs of a GP
+    q = n + 1 entries of a row of Γ                 S = T + 1 states of a rollout
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from jaxtyping import Array, Float
 VectorField = Callable[[Float[Array, " n"], Float[Array, " m"]], Float[Array, " n"]]
 """x' = f(x, u) for one state and one control; batch it with `jax.vmap`."""
 
-Gamma = Callable[[Float[Array, " n"]], Float[Array, "c n+1"]]
+Gamma = Callable[[Float[Array, " n"]], Float[Array, "c q"]]
 """Γ(x) = [G(x) g(x)] of the constraint G(x) x' + g(x) = 0, for one state."""
 
 Progress = Callable[[str], None]

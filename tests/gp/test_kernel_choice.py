@@ -12,8 +12,8 @@ CONFIG = GPConfig(centre=False)
 N = 60
 
 
-def chosen(x, y, seed):
-    return choose_kernel(x, y, CANDIDATES, key=jax.random.key(seed), config=CONFIG)
+def chosen(x, y, seed, config=CONFIG):
+    return choose_kernel(x, y, CANDIDATES, key=jax.random.key(seed), config=config)
 
 
 def line(x):
@@ -46,7 +46,7 @@ def test_noisy_data_mostly_take_the_kernel_of_their_family(function, right):
         rng = np.random.default_rng(seed)
         x = rng.uniform(-2, 2, (N, 1))
         name, scores = chosen(x, function(x) + noise * rng.normal(size=(N, 2)), seed)
-        assert scores[right] < 2 * noise
+        assert scores[right] < 3 * noise
         names.append(name)
     assert names.count(right) >= 4
 
@@ -59,10 +59,6 @@ def test_bump_takes_the_rbf_kernel():
     assert name == "rbf"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="one start at period 6 climbs the wrong hill when most of a period is observed",
-)
 def test_most_of_a_period_takes_the_cosine_kernel():
     x = np.random.default_rng(0).uniform(-0.9, 0.9, (N, 1)) * np.pi
     name, scores = chosen(x, np.concatenate([np.sin(x), np.cos(x)], axis=1), 0)
@@ -77,8 +73,17 @@ def test_score_is_the_error_at_the_edge():
     # The linear fit of x² without its edge is the mean over the middle; its error is known.
     edge = edge_points(x)
     miss = y[edge][:, :1] - y[~edge][:, :1].mean()
-    expected = np.sqrt(np.mean(miss**2) / 2)
+    expected = np.sqrt(np.mean(miss**2) / 2) / np.sqrt(np.mean(y[:, 0] ** 2))
     np.testing.assert_allclose(scores["linear"], expected, rtol=0.02)
+
+
+def test_units_of_the_outputs_do_not_decide():
+    x = np.linspace(-2, 2, N)[:, None]
+    y = np.concatenate([np.exp(-(x**2)), 0.5 * x], axis=1)
+    _, scores = chosen(x, y, 0, GPConfig())
+    _, rescaled = chosen(x, y * [10.0, 0.1], 0, GPConfig())
+    for name, score in scores.items():
+        np.testing.assert_allclose(rescaled[name], score, rtol=1e-2, atol=1e-4)
 
 
 def test_one_candidate_needs_no_contest():

@@ -1,6 +1,7 @@
 """Kernels are covariances, and agree with tinygp and scikit-learn."""
 
 import inspect
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +10,8 @@ import pytest
 import tinygp
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
-from offmap.gp import RBF, AbstractKernel, Cosine, Linear, Product, Sum, kernel_named
-from offmap.gp.kernels import bounds
+from offmap.gp import RBF, AbstractKernel, Cosine, KernelName, Linear, Product, Sum, kernel_named
+from offmap.gp.kernels import ControlAffine, bounds
 
 d = 3
 rng = np.random.default_rng(0)
@@ -20,10 +21,16 @@ LENGTHSCALE, PERIOD, SLOPE = np.array([[0.7, 1.5, 4.0], [3.0, 5.0, 11.0], [0.3, 
 rbf = RBF(jnp.log(LENGTHSCALE), jnp.log(2.5))
 linear = Linear(jnp.log(SLOPE), jnp.log(0.6))
 cosine = Cosine(jnp.log(PERIOD), jnp.log(1.7))
+# Two other inputs and one control, which is the middle column.
+WEIGHTS = np.array([[1.0, 0.5], [0.2, 0.7], [0.4, 0.3]])
+affine = ControlAffine(
+    jnp.log(LENGTHSCALE[[0, 2]]), jnp.log(SLOPE[[0, 2]]), jnp.log(WEIGHTS), controls=(1,)
+)
 KERNELS = {
     "rbf": rbf,
     "linear": linear,
     "cosine": cosine,
+    "affine": affine,
     "product plus linear": Sum(Product(rbf, cosine), linear),
 }
 every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
@@ -39,6 +46,12 @@ def written_out(kernel, a, b):
     if isinstance(kernel, Cosine):
         phase = 2 * np.pi * (a - b) / np.exp(kernel.log_period)
         return np.exp(kernel.log_variance) * np.prod(np.cos(phase))
+    if isinstance(kernel, ControlAffine):
+        x, y = a[[0, 2]], b[[0, 2]]
+        smooth = np.exp(-0.5 * np.sum(((x - y) / LENGTHSCALE[[0, 2]]) ** 2))
+        parts = np.array([smooth, np.sum(SLOPE[[0, 2]] ** 2 * x * y), 1.0])
+        of_drift, of_control = WEIGHTS.T @ parts
+        return of_drift + a[1] * b[1] * of_control
     first, second = written_out(kernel.first, a, b), written_out(kernel.second, a, b)
     return first + second if isinstance(kernel, Sum) else first * second
 
@@ -98,6 +111,19 @@ def test_cosine_agrees_with_tinygp():
     np.testing.assert_allclose(cosine(A, B), expected, atol=1e-10)
 
 
+def test_affine_kernel_makes_functions_that_are_affine_in_the_control():
+    # So is every posterior mean, a combination of k(·, b): its second difference in u is 0.
+    x = np.array([0.3, -0.5])
+    along = jnp.array([[x[0], u, x[1]] for u in (-1.0, 0.5, 2.0)])
+    K = np.asarray(affine(along, B))
+    np.testing.assert_allclose(K[0] - 2 * K[1] + K[2], 0.0, atol=1e-12)
+    assert np.abs(K[0] - K[1]).max() > 0.1
+    # It is not affine in the other inputs.
+    across = jnp.array([[u, x[0], x[1]] for u in (-1.0, 0.5, 2.0)])
+    K = np.asarray(affine(across, B))
+    assert np.abs(K[0] - 2 * K[1] + K[2]).max() > 0.1
+
+
 def test_sum_and_product_combine_matrices():
     theirs = sklearn_kernels.ConstantKernel(2.5) * sklearn_kernels.RBF(LENGTHSCALE)
     first, second = theirs(np.asarray(A), np.asarray(B)), np.asarray(linear(A, B))
@@ -108,9 +134,9 @@ def test_sum_and_product_combine_matrices():
 # --- names and bounds
 
 
-@pytest.mark.parametrize("name", ["rbf", "linear", "cosine", "rbf+linear"])
+@pytest.mark.parametrize("name", get_args(KernelName))
 def test_search_starts_strictly_inside_its_bounds(name):
-    start = kernel_named(name, d)
+    start = kernel_named(name, d, (1,))
     low, high = bounds(start)
     assert jax.tree.structure(start) == jax.tree.structure(low) == jax.tree.structure(high)
     for lower, value, upper in zip(*map(jax.tree.leaves, (low, start, high)), strict=True):
@@ -134,7 +160,7 @@ def test_unknown_name_is_refused():
     with pytest.raises(ValueError) as error:
         inspect.unwrap(kernel_named)("matern", 2)
     message = str(error.value)
-    assert '"rbf", "linear", "cosine" or "rbf+linear"' in message
+    assert all(f'"{name}"' in message for name in get_args(KernelName))
     assert "got 'matern'" in message
     assert "Choose one" in message
 

@@ -136,10 +136,6 @@ def test_full_P_is_reduced_to_its_heavy_eigendirections():
     np.testing.assert_allclose(rows.T @ rows, rotation[:, :2] @ rotation[:, :2].T, atol=1e-10)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="P is normalised by its largest entry, so its largest eigenvalue lies between 1 and d",
-)
 def test_weights_of_full_P_are_relative_to_the_heaviest_direction():
     # As fit_pseudometrics leaves it: largest entry 1. The light direction has 4 % of the heaviest.
     P = np.array([[1.0, 0.923], [0.923, 1.0]])

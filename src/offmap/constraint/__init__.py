@@ -1,8 +1,15 @@
 """Which motions are impossible: normal spaces from derivative stacks, and a learned Γ̂(x)."""
 
 from offmap.constraint.basis import align_signs, rref, unit_rows
+from offmap.constraint.dictionary import DictionaryConstraint, Library
 from offmap.constraint.equations import Equation, readable_equations
-from offmap.constraint.learned import ConstraintConfig, LearnedConstraint, fit_constraint
+from offmap.constraint.learned import (
+    ConstraintConfig,
+    ConstraintFit,
+    LearnedConstraint,
+    fit_constraint,
+    fit_dictionary,
+)
 from offmap.constraint.normal_space import (
     NormalSpace,
     count_constraints,
@@ -13,13 +20,17 @@ from offmap.constraint.normal_space import (
 
 __all__ = [
     "ConstraintConfig",
+    "ConstraintFit",
+    "DictionaryConstraint",
     "Equation",
     "LearnedConstraint",
+    "Library",
     "NormalSpace",
     "align_signs",
     "count_constraints",
     "derivative_stack",
     "fit_constraint",
+    "fit_dictionary",
     "normal_space",
     "readable_equations",
     "rref",

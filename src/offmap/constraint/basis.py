@@ -35,7 +35,7 @@ def rref(matrices: Float[np.ndarray, "N c q"]) -> Float[np.ndarray, "N c q"]:
     return A
 
 
-def unit_rows(gamma: Float[np.ndarray, "N c n+1"]) -> Float[np.ndarray, "N c n+1"]:
+def unit_rows(gamma: Float[np.ndarray, "N c q"]) -> Float[np.ndarray, "N c q"]:
     """Scale each row so that its part G has length 1.
 
     The rref row of the unicycle, [1, −cot θ, 0, 0], is unbounded at θ = 0; the unit row
@@ -47,9 +47,9 @@ def unit_rows(gamma: Float[np.ndarray, "N c n+1"]) -> Float[np.ndarray, "N c n+1
 
 def align_signs(
     x: Float[np.ndarray, "N n"],
-    gamma: Float[np.ndarray, "N c n+1"],
+    gamma: Float[np.ndarray, "N c q"],
     compare: Literal["direction", "row"] = "direction",
-) -> Float[np.ndarray, "N c n+1"]:
+) -> Float[np.ndarray, "N c q"]:
     """Flip rows so that each agrees with its nearest aligned neighbour (eq. approx_gamma).
 
     The paper compares with the nearest data point. Which of the two is flipped is settled along

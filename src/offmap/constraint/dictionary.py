@@ -14,9 +14,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from scipy.stats import f as f_distribution
 
+from offmap.constraint.equations import Equation, sentence
+
 _BLOCK = 40_000  # supports examined at once
 _SHARE = 1e-3  # a term that contributes less than this share of the largest is not one
-_INDEPENDENT = 0.05  # least singular value of unit rows that count as different constraints
+_INDEPENDENT = 0.2  # least singular value of unit rows that count as different constraints
 _ROUND_OFF = 1e-14
 
 
@@ -48,9 +50,9 @@ class DictionaryConstraint(eqx.Module):
     """Γ(x) = W φ(x): rows that are short sums of library terms."""
 
     library: Library
-    weights: Float[Array, "c k n+1"]
+    weights: Float[Array, "c k q"]
 
-    def __call__(self, x: Float[Array, " n"]) -> Float[Array, "c n+1"]:
+    def __call__(self, x: Float[Array, " n"]) -> Float[Array, "c q"]:
         """[G(x) g(x)]."""
         return jnp.einsum("ckj,k->cj", self.weights, self.library(x))
 
@@ -59,8 +61,8 @@ class DictionaryConstraint(eqx.Module):
 class DictionaryRow:
     """One accepted equation."""
 
-    weights: Float[np.ndarray, "k n+1"]
-    standard_errors: Float[np.ndarray, "k n+1"]
+    weights: Float[np.ndarray, "k q"]
+    standard_errors: Float[np.ndarray, "k q"]
     """Of the weights, the largest weight being fixed."""
     residual: float
     """Root mean square of the equation on the data, in units of the noise expected there."""
@@ -127,6 +129,22 @@ def discover(
     return accepted
 
 
+def equation_of(row: DictionaryRow, library: Library) -> Equation:
+    """The row as text, each estimated weight with its standard error."""
+    velocities = (*(f"{name}'" for name in library.names), "")
+    terms = []
+    for k, j in zip(*np.nonzero(row.weights), strict=True):
+        label = "·".join(part for part in (library.labels[k], velocities[j]) if part)
+        terms.append((float(row.weights[k, j]), float(row.standard_errors[k, j]), label))
+    return Equation(sentence(terms), row.residual, in_noise=True)
+
+
+def inputs_of(row: DictionaryRow, library: Library) -> tuple[str, ...]:
+    """Names of the states that the row's coefficients depend on."""
+    used = {library.labels[k] for k in np.flatnonzero(np.any(row.weights != 0, axis=1))}
+    return tuple(name for name in library.names if used & {name, f"sin({name})", f"cos({name})"})
+
+
 def _search(features: np.ndarray, xdot: np.ndarray, noise: np.ndarray) -> _Search:
     N, k = features.shape
     n = xdot.shape[1]
@@ -184,7 +202,7 @@ def _least_ratio(
 
 def _row(
     search: _Search, support: np.ndarray, weights: np.ndarray, k: int, n: int
-) -> Float[np.ndarray, "k n+1"]:
+) -> Float[np.ndarray, "k q"]:
     """The equation as a matrix over (library function, entry of [ẋ; 1]), largest weight ±1."""
     row = np.zeros(k * (n + 1))
     row[support] = weights / search.size[support]
@@ -194,7 +212,7 @@ def _row(
 
 def _standard_errors(
     search: _Search, support: np.ndarray, weights: np.ndarray, k: int, n: int
-) -> Float[np.ndarray, "k n+1"]:
+) -> Float[np.ndarray, "k q"]:
     """Least-squares standard errors of the other weights once the largest is fixed at ±1."""
     raw = weights / search.size[support]
     largest = int(np.argmax(np.abs(raw)))

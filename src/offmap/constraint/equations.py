@@ -13,18 +13,21 @@ _NEGLIGIBLE = 1e-2  # entries smaller than this share of their row are left out
 
 @dataclass(frozen=True)
 class Equation:
-    """One row of Γ̂(x) [x'; 1] = 0 in words, with the share of the row it does not explain."""
+    """One row of Γ̂(x) [x'; 1] = 0 in words, with what it leaves unexplained."""
 
     text: str
     residual: float
+    """As a share of the row, or in units of the noise in the data."""
+    in_noise: bool = False
 
     def __str__(self) -> str:
-        return f"{self.text}   (residual {self.residual:.1e})"
+        unit = " of the noise" if self.in_noise else ""
+        return f"{self.text}   (residual {self.residual:.1e}{unit})"
 
 
 def readable_equations(
     x: Float[np.ndarray, "N n"],
-    gamma: Float[np.ndarray, "N c n+1"],
+    gamma: Float[np.ndarray, "N c q"],
     names: tuple[str, ...],
     retained: tuple[tuple[str, ...], ...],
 ) -> tuple[Equation, ...]:
@@ -50,11 +53,11 @@ def _equation(
         support, coefficients = _best_subset(features, row[:, j])
         unexplained[:, j] = row[:, j] - features[:, support] @ coefficients
         parts += [
-            (coefficient, "·".join(factor for factor in (labels[k], velocity) if factor))
+            (coefficient, 0.0, "·".join(factor for factor in (labels[k], velocity) if factor))
             for k, coefficient in zip(support, coefficients, strict=True)
         ]
     residual = float(np.sqrt(np.mean(unexplained**2)) / energy)
-    return Equation(_sentence(parts), residual)
+    return Equation(sentence(parts), residual)
 
 
 def _library(
@@ -87,10 +90,13 @@ def _best_subset(features: np.ndarray, target: np.ndarray) -> tuple[list[int], n
     return best
 
 
-def _sentence(parts: list[tuple[float, str]]) -> str:
+def sentence(terms: list[tuple[float, float, str]]) -> str:
+    """Terms (coefficient, its standard error, label) as an equation with right-hand side 0."""
     text = ""
-    for coefficient, label in parts:
-        size = f"{abs(coefficient):.3g}"
+    for coefficient, error, label in terms:
+        size = f"{abs(coefficient):.4g}"
+        if error > 1e-3 * abs(coefficient):
+            size += f"(±{error:.1g})"
         body = label if size == "1" and label else f"{size}·{label}" if label else size
         sign = "−" if coefficient < 0 else "+" if text else ""
         text += f" {sign} {body}" if text else f"{sign}{body}"

@@ -10,6 +10,14 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from offmap.constraint.basis import align_signs, rref, unit_rows
+from offmap.constraint.dictionary import (
+    DictionaryConstraint,
+    Library,
+    discover,
+    equation_of,
+    inputs_of,
+)
+from offmap.constraint.equations import Equation
 from offmap.constraint.normal_space import (
     NormalSpace,
     derivative_stack,
@@ -42,6 +50,8 @@ class ConstraintConfig:
     """K, actions tried at each state; None takes 2 (n + 1). K ≥ n − c + 1 is needed."""
     samples: int = 400
     """States at which the normal space is computed."""
+    search_samples: int = 1500
+    """Samples in which a dictionary of terms is searched for equations."""
     sample_at: Literal["primary", "all"] = "primary"
     """At states of the largest source only, or of all sources, noisy ones included."""
     rows: Literal["unit", "rref"] = "unit"
@@ -65,7 +75,7 @@ class Row(eqx.Module):
     gps: IndependentGPs
     kernel: KernelName = eqx.field(static=True)
 
-    def __call__(self, x: Float[Array, " n"]) -> Float[Array, " n+1"]:
+    def __call__(self, x: Float[Array, " n"]) -> Float[Array, " q"]:
         """Posterior mean of the row at one state."""
         return self.gps(self.reduction(x))
 
@@ -75,7 +85,7 @@ class LearnedConstraint(eqx.Module):
 
     rows: tuple[Row, ...]
 
-    def __call__(self, x: Float[Array, " n"]) -> Float[Array, "c n+1"]:
+    def __call__(self, x: Float[Array, " n"]) -> Float[Array, "c q"]:
         """[Ĝ(x) ĝ(x)]."""
         return jnp.stack([row(x) for row in self.rows])
 
@@ -84,17 +94,19 @@ class LearnedConstraint(eqx.Module):
 class ConstraintFit:
     """What the constraint stage found; `gamma` is None where there is no constraint."""
 
-    gamma: LearnedConstraint | None
+    gamma: LearnedConstraint | DictionaryConstraint | None
     normal_space: NormalSpace
-    rows: Float[np.ndarray, "N c n+1"]
+    rows: Float[np.ndarray, "N c q"]
     """The training labels Γ_approx."""
     pseudometrics: list[Pseudometric]
     retained: tuple[tuple[str, ...], ...]
+    equations: tuple[Equation, ...] | None = None
+    """Where the constraint is an equation to begin with."""
 
     @property
     def c(self) -> int:
         """Number of constraints found."""
-        return self.normal_space.c
+        return len(self.retained)
 
 
 def fit_constraint(
@@ -145,9 +157,46 @@ def fit_constraint(
     return ConstraintFit(LearnedConstraint(learned), space, rows, metrics, retained)
 
 
+def fit_dictionary(
+    found: ConstraintFit,
+    samples: Samples,
+    primary: int,
+    noise: Float[np.ndarray, " n"],
+    library: Library,
+    *,
+    key: PRNGKeyArray,
+    config: ConstraintConfig,
+) -> ConstraintFit:
+    """Search the library for short equations instead; the spectrum of `found` is kept.
+
+    Args:
+        found: the result of `fit_constraint`.
+        samples: measured data.
+        primary: code of the source whose samples are searched.
+        noise: standard deviation of the noise in each component of x', as the dynamics found it.
+        library: functions of the state to build equations from.
+        key: randomness of the choice of samples.
+        config: settings.
+    """
+    own = np.flatnonzero(samples.source == primary)
+    own = own[np.asarray(jax.random.permutation(key, len(own)))[: config.search_samples]]
+    features = np.asarray(jax.vmap(library)(jnp.asarray(samples.x[own])))
+    rows = discover(library, features, samples.xdot[own], samples.u[own], noise)
+    if not rows:
+        return replace(found, gamma=None, pseudometrics=[], retained=(), equations=())
+    weights = jnp.asarray(np.stack([row.weights for row in rows]))
+    return replace(
+        found,
+        gamma=DictionaryConstraint(library, weights),
+        pseudometrics=[],
+        retained=tuple(inputs_of(row, library) for row in rows),
+        equations=tuple(equation_of(row, library) for row in rows),
+    )
+
+
 def _fit_row(
     x: Float[np.ndarray, "N n"],
-    labels: Float[np.ndarray, "N n+1"],
+    labels: Float[np.ndarray, "N q"],
     metric: Pseudometric,
     *,
     key: PRNGKeyArray,

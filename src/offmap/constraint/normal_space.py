@@ -19,7 +19,7 @@ class NormalSpace:
     """A basis of the null space of the derivative stack at each of N states."""
 
     x: Float[np.ndarray, "N n"]
-    basis: Float[np.ndarray, "N c n+1"]
+    basis: Float[np.ndarray, "N c q"]
     singular_values: Float[np.ndarray, " q"]
     """Median spectrum of the scaled stacks, falling."""
 
@@ -49,7 +49,7 @@ def spread_actions(controls: Float[np.ndarray, "N m"], count: int) -> Float[np.n
 @eqx.filter_jit
 def derivative_stack(
     f: VectorField, x: Float[Array, "N n"], actions: Float[Array, "K m"]
-) -> Float[Array, "N K n+1"]:
+) -> Float[Array, "N K q"]:
     """Ẋ(x): rows [f(x, u_k)ᵀ 1] for K actions at each state (eqs. Xdot_matrix, Xdot_matrix_lma).
 
     With the true f this is the paper's ideal stack, with f̂ its learned multi-action (LMA) one.
@@ -72,7 +72,7 @@ def count_constraints(singular_values: Float[np.ndarray, " q"], min_gap: float) 
 
 def normal_space(
     x: Float[np.ndarray, "N n"],
-    stack: Float[np.ndarray, "N K n+1"],
+    stack: Float[np.ndarray, "N K q"],
     scale: Float[np.ndarray, " n"],
     *,
     c: int | None = None,

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from scipy.optimize import minimize
 
-from offmap.gp.kernels import AbstractKernel, KernelName, bounds, kernel_named
+from offmap.gp.kernels import AbstractKernel, KernelName, bounds, starts
 from offmap.gp.likelihood import log_marginal_likelihood
 from offmap.gp.posterior import IndependentGPs, Scaling, condition, extend
 
@@ -27,9 +27,9 @@ class GPConfig:
     kernel: KernelName = "rbf"
     noise: Literal["per-source", "shared"] = "per-source"
     """One noise level for each source of data (offline, online, …), or one for all."""
-    hyper_points: int = 1000
+    hyper_points: int = 600
     """Hyperparameters are fitted to at most this many points; all points are conditioned on."""
-    iterations: int = 200
+    iterations: int = 150
     centre: bool = True
     """Subtract the mean of the outputs; off for functions whose zero means something."""
 
@@ -41,18 +41,20 @@ def fit_gps(
     *,
     key: PRNGKeyArray,
     config: GPConfig,
+    controls: tuple[int, ...] = (),
 ) -> IndependentGPs:
     """Fit one GP to each column of y and condition it on all data.
 
     The source with the most points sets scaling, hyperparameters and its own noise level. The
     others are folded in, each with the noise level most likely given what is known before it.
+    `controls` says which columns of x are controls.
     """
     if config.noise == "shared":
         source = np.zeros_like(source)
     codes, counts = np.unique(source, return_counts=True)
     primary = codes[np.argmax(counts)]
     first = source == primary
-    gps = _fit_primary(x[first], y[first], key=key, config=config)
+    gps = _fit_primary(x[first], y[first], key=key, config=config, controls=controls)
     return fold_in(gps, x[~first], y[~first], source[~first], config=config)
 
 
@@ -63,13 +65,15 @@ def fold_in(
     source: Int[np.ndarray, " E"],
     *,
     config: GPConfig,
+    known: int | None = None,
 ) -> IndependentGPs:
     """Condition on further data at fixed hyperparameters; each source gets its own noise level.
 
-    With one level shared by all data, the level of the primary source is used.
+    The level of the base points is used for the source `known`, if that is theirs, and for all
+    sources where one level is shared.
     """
     for code in np.unique(source):
-        noise = gps.noise[:, 0] if config.noise == "shared" else None
+        noise = gps.noise[:, 0] if config.noise == "shared" or code == known else None
         gps = extend(gps, jnp.asarray(x[source == code]), jnp.asarray(y[source == code]), noise)
     if not bool(jnp.all(jnp.isfinite(gps.alpha))):
         raise ValueError(
@@ -81,20 +85,25 @@ def fold_in(
 
 
 def _fit_primary(
-    x: np.ndarray, y: np.ndarray, *, key: PRNGKeyArray, config: GPConfig
+    x: np.ndarray,
+    y: np.ndarray,
+    *,
+    key: PRNGKeyArray,
+    config: GPConfig,
+    controls: tuple[int, ...],
 ) -> IndependentGPs:
     scaling = Scaling.of(x, y, centre=config.centre)
     chosen = np.asarray(jax.random.permutation(key, len(x)))[: config.hyper_points]
-    z = (jnp.asarray(x[chosen]) - scaling.x_mean) / scaling.x_scale
-    targets = (jnp.asarray(y[chosen]) - scaling.y_mean) / scaling.y_scale
+    z = (jnp.asarray(x[chosen]) - scaling.x_mean[None]) / scaling.x_scale[None]
+    targets = (jnp.asarray(y[chosen]) - scaling.y_mean[None]) / scaling.y_scale[None]
     kernel, noise = maximise_likelihood(
-        kernel_named(config.kernel, x.shape[1]), z, targets, iterations=config.iterations
+        starts(config.kernel, x.shape[1], controls), z, targets, iterations=config.iterations
     )
     return condition(kernel, noise, scaling, jnp.asarray(x), jnp.asarray(y))
 
 
 def maximise_likelihood(
-    start: AbstractKernel,
+    begin: AbstractKernel | tuple[AbstractKernel, ...],
     x: Float[Array, "N d"],
     y: Float[Array, "N p"],
     *,
@@ -102,12 +111,16 @@ def maximise_likelihood(
 ) -> tuple[AbstractKernel, Float[Array, " p"]]:
     """Kernel and noise variance that maximise the marginal likelihood of each standardised output.
 
-    Returns the kernel with a leading axis p on every parameter, and p noise variances.
+    The search begins at the likeliest of the kernels given. Returns the kernel with a leading
+    axis p on every parameter, and p noise variances.
     """
-    low, high = bounds(start)
+    kernels = begin if isinstance(begin, tuple) else (begin,)
+    low, high = bounds(kernels[0])
     lower, upper = _flat((low, np.log(_NOISE[0]))), _flat((high, np.log(_NOISE[2])))
-    parameters = (start, jnp.log(_NOISE[1]))
-    leaves, structure = jax.tree.flatten(parameters)
+    # A wrong period looks hopeless at a low noise level, whichever it is: try several levels too.
+    levels = (_NOISE[1],) if len(kernels) == 1 else (_NOISE[1], 1e-2, 0.3)
+    beginnings = [_flat((kernel, np.log(level))) for kernel in kernels for level in levels]
+    leaves, structure = jax.tree.flatten((kernels[0], jnp.log(_NOISE[1])))
     splits = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
     def unflatten(vector: np.ndarray) -> tuple[AbstractKernel, Array]:
@@ -125,13 +138,14 @@ def maximise_likelihood(
                 return value, gradient
             return _HOPELESS, np.zeros_like(vector)
 
+        best = min(beginnings, key=lambda b: objective(b)[0]) if beginnings[1:] else beginnings[0]
         return minimize(
             objective,
-            _flat(parameters),
+            best,
             jac=True,
             method="L-BFGS-B",
             bounds=np.stack([lower, upper], axis=1),
-            options={"maxiter": iterations},
+            options={"maxiter": iterations, "ftol": 1e-8},
         ).x
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-KernelName = Literal["rbf", "linear", "cosine", "rbf+linear"]
+KernelName = Literal["rbf", "linear", "cosine", "rbf+linear", "affine"]
 
 
 class AbstractKernel(eqx.Module):
@@ -35,7 +35,8 @@ class RBF(AbstractKernel):
 
     def __call__(self, a: Float[Array, "A d"], b: Float[Array, "B d"]) -> Float[Array, "A B"]:
         """Covariance of every pair."""
-        a, b = a * jnp.exp(-self.log_lengthscale), b * jnp.exp(-self.log_lengthscale)
+        rate = jnp.exp(-self.log_lengthscale)[None]
+        a, b = a * rate, b * rate
         squared = jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1)[None, :] - 2 * a @ b.T
         return jnp.exp(self.log_variance - 0.5 * jnp.maximum(squared, 0.0))
 
@@ -52,7 +53,7 @@ class Linear(AbstractKernel):
 
     def __call__(self, a: Float[Array, "A d"], b: Float[Array, "B d"]) -> Float[Array, "A B"]:
         """Covariance of every pair."""
-        return (a * jnp.exp(2 * self.log_slope)) @ b.T + jnp.exp(2 * self.log_bias)
+        return (a * jnp.exp(2 * self.log_slope)[None]) @ b.T + jnp.exp(2 * self.log_bias)
 
     def variance(self, a: Float[Array, "A d"]) -> Float[Array, " A"]:
         """Covariance of every point with itself."""
@@ -67,13 +68,50 @@ class Cosine(AbstractKernel):
 
     def __call__(self, a: Float[Array, "A d"], b: Float[Array, "B d"]) -> Float[Array, "A B"]:
         """Covariance of every pair."""
-        rate = 2 * jnp.pi * jnp.exp(-self.log_period)
+        rate = 2 * jnp.pi * jnp.exp(-self.log_period)[None]
         difference = (a * rate)[:, None, :] - (b * rate)[None, :, :]
         return jnp.exp(self.log_variance) * jnp.prod(jnp.cos(difference), axis=-1)
 
     def variance(self, a: Float[Array, "A d"]) -> Float[Array, " A"]:
         """Covariance of every point with itself."""
         return jnp.full(a.shape[0], jnp.exp(self.log_variance))
+
+
+class ControlAffine(AbstractKernel):
+    """k₀(x, x') + Σⱼ uⱼ uⱼ' kⱼ(x, x'): functions that are affine in the control.
+
+    Each kⱼ = rⱼ·RBF + lⱼ·linear + sⱼ over the other inputs, with shared length scales: smooth
+    where there are data, and straight beyond them.
+    """
+
+    log_lengthscale: Float[Array, " x"]
+    log_slope: Float[Array, " x"]
+    log_weights: Float[Array, "3 parts"]
+    """Of RBF, linear and constant part, for the drift and for each control."""
+    controls: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, a: Float[Array, "A d"], b: Float[Array, "B d"]) -> Float[Array, "A B"]:
+        """Covariance of every pair."""
+        (x, u), (y, v) = self._split(a), self._split(b)
+        rbf = RBF(self.log_lengthscale, jnp.zeros(()))(x, y)
+        line = (x * jnp.exp(2 * self.log_slope)[None]) @ y.T
+        weights = jnp.exp(self.log_weights)[:, None, :]
+        smooth, straight, constant = ((u * weight) @ v.T for weight in weights)
+        return smooth * rbf + straight * line + constant
+
+    def variance(self, a: Float[Array, "A d"]) -> Float[Array, " A"]:
+        """Covariance of every point with itself."""
+        x, u = self._split(a)
+        line = x**2 @ jnp.exp(2 * self.log_slope)
+        smooth, straight, constant = jnp.exp(self.log_weights) @ (u**2).T
+        return smooth + straight * line + constant
+
+    def _split(self, a: Float[Array, "A d"]) -> tuple[Float[Array, "A x"], Float[Array, "A parts"]]:
+        others = [i for i in range(a.shape[1]) if i not in self.controls]
+        ones = jnp.ones((a.shape[0], 1))
+        return a[:, jnp.array(others, int)], jnp.concatenate(
+            [ones, a[:, jnp.array(self.controls, int)]], axis=1
+        )
 
 
 class Sum(AbstractKernel):
@@ -106,8 +144,11 @@ class Product(AbstractKernel):
         return self.first.variance(a) * self.second.variance(a)
 
 
-def kernel_named(name: KernelName, d: int) -> AbstractKernel:
-    """A kernel over d standardised inputs at the start of a hyperparameter search."""
+def kernel_named(name: KernelName, d: int, controls: tuple[int, ...] = ()) -> AbstractKernel:
+    """A kernel over d standardised inputs at the start of a hyperparameter search.
+
+    `controls` says which of the inputs are controls; only "affine" makes a difference there.
+    """
     rbf = RBF(jnp.full(d, np.log(1.5)), jnp.zeros(()))
     linear = Linear(jnp.zeros(d), jnp.zeros(()))
     if name == "rbf":
@@ -118,9 +159,23 @@ def kernel_named(name: KernelName, d: int) -> AbstractKernel:
         return Cosine(jnp.full(d, np.log(6.0)), jnp.zeros(()))
     if name == "rbf+linear":
         return Sum(rbf, linear)
+    if name == "affine":
+        free = d - len(controls)
+        weights = jnp.tile(jnp.log(jnp.array([[1.0], [0.1], [0.1]])), (1, 1 + len(controls)))
+        return ControlAffine(jnp.full(free, np.log(1.5)), jnp.zeros(free), weights, controls)
     raise ValueError(
-        f'A kernel is "rbf", "linear", "cosine" or "rbf+linear"; got {name!r}. Choose one of them.'
+        f'A kernel is "rbf", "linear", "cosine", "rbf+linear" or "affine"; got {name!r}. '
+        f"Choose one of them."
     )
+
+
+def starts(name: KernelName, d: int, controls: tuple[int, ...] = ()) -> tuple[AbstractKernel, ...]:
+    """Where a hyperparameter search may begin; sinusoids have a hill for every period."""
+    kernel = kernel_named(name, d, controls)
+    if isinstance(kernel, Cosine):
+        periods = np.geomspace(2.0, 30.0, 12)
+        return tuple(Cosine(jnp.full(d, np.log(p)), kernel.log_variance) for p in periods)
+    return (kernel,)
 
 
 def bounds(kernel: AbstractKernel) -> tuple[AbstractKernel, AbstractKernel]:
@@ -131,6 +186,16 @@ def bounds(kernel: AbstractKernel) -> tuple[AbstractKernel, AbstractKernel]:
         return _between(kernel, (np.log(1e-6), np.log(1e-6)), (np.log(1e2), np.log(1e2)))
     if isinstance(kernel, Cosine):
         return _between(kernel, (np.log(1.0), np.log(1e-6)), (np.log(1e2), np.log(1e5)))
+    if isinstance(kernel, ControlAffine):
+        return tuple(  # type: ignore[return-value]
+            ControlAffine(
+                jnp.full_like(kernel.log_lengthscale, np.log(lengthscale)),
+                jnp.full_like(kernel.log_slope, np.log(slope)),
+                jnp.full_like(kernel.log_weights, np.log(weight)),
+                kernel.controls,
+            )
+            for lengthscale, slope, weight in ((0.05, 1e-6, 1e-12), (1e3, 1e2, 1e5))
+        )
     if isinstance(kernel, (Sum, Product)):
         (low1, high1), (low2, high2) = bounds(kernel.first), bounds(kernel.second)
         return type(kernel)(low1, low2), type(kernel)(high1, high2)

@@ -134,8 +134,8 @@ def condition(
     y: Float[Array, "N p"],
 ) -> IndependentGPs:
     """Posterior of each output given its data (raw units) and noise variance (standardised)."""
-    z = (x - scaling.x_mean) / scaling.x_scale
-    targets = ((y - scaling.y_mean) / scaling.y_scale).T
+    z = (x - scaling.x_mean[None]) / scaling.x_scale[None]
+    targets = ((y - scaling.y_mean[None]) / scaling.y_scale[None]).T
     p = targets.shape[0]
     # One output after the other: only one N × N covariance lives beside the factors.
     base, residual, alpha, noises = zip(
@@ -175,8 +175,8 @@ def extend(
     The level maximises the likelihood of the new points given all that is known before them.
     """
     gps._check_factor()
-    z = (x - gps.scaling.x_mean) / gps.scaling.x_scale
-    targets = ((y - gps.scaling.y_mean) / gps.scaling.y_scale).T
+    z = (x - gps.scaling.x_mean[None]) / gps.scaling.x_scale[None]
+    targets = ((y - gps.scaling.y_mean[None]) / gps.scaling.y_scale[None]).T
     columns = zip(
         *(
             _extend_output(

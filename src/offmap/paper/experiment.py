@@ -2,7 +2,7 @@
 
 import platform
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -13,10 +13,11 @@ import numpy as np
 from offmap.config import Config, Preset
 from offmap.constraint import fit_constraint
 from offmap.data import Dataset
-from offmap.model import Model, fit
+from offmap.fitting import constrain, fit
+from offmap.model import Model, Predictor
 from offmap.paper.protocol import ROWS, Experiment, Row, Trial
 from offmap.rollout import state_errors
-from offmap.types import Gamma, Progress, silent
+from offmap.types import Progress, silent
 
 COLUMNS = (
     "GP/none",
@@ -30,7 +31,7 @@ COLUMNS = (
 )
 """Dynamics / projection. ideal: Γ learned from the true f; approx: from f̂; true: analytic Γ."""
 
-_FIT_STAGES = 6  # GP: dynamics, constraint; DGP: pseudometric, dynamics, constraint; ideal
+_FIT_STAGES = 7  # pseudometric, dynamics and constraint of GP and DGP; the ideal constraint
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,13 @@ def reproduce(
     config: Config | None = None,
     trials: int = 10,
     seed: int = 0,
+    declare_angles: bool = True,
     progress: Progress = silent,
 ) -> Result:
-    """Run the protocol: fit on offline data, fold in each online trajectory, roll out its tests."""
+    """Run the protocol: fit on offline data, fold in each online trajectory, roll out its tests.
+
+    `declare_angles=False` does not tell which states are angles; the paper's preset never asks.
+    """
     if trials < 1:
         raise ValueError(f"An experiment needs at least one trial; got {trials}. Ask for 10.")
     began = time.perf_counter()
@@ -109,7 +114,18 @@ def reproduce(
     for kind in _offline_kinds(experiment):
         rows = [row for row in ROWS if kind is None or row.out_of_distribution == kind]
         stage, predicted = _run_stage(
-            experiment, offline_key, bool(kind), rows, trials_of, config, seed, progress
+            experiment,
+            experiment.offline(
+                offline_key,
+                out_of_distribution=bool(kind),
+                angles=experiment.system.angles if declare_angles else (),
+            ),
+            "OOD" if kind else "ID",
+            rows,
+            trials_of,
+            config,
+            seed,
+            progress,
         )
         predictions.update(predicted)
         stages.update({ood: stage for ood in (False, True) if kind in (None, ood)})
@@ -142,8 +158,8 @@ def _offline_kinds(experiment: Experiment) -> tuple[bool | None, ...]:
 
 def _run_stage(
     experiment: Experiment,
-    key: jax.Array,
-    out_of_distribution: bool,
+    offline: Dataset,
+    where: str,
     rows: list[Row],
     trials: dict[str, list[Trial]],
     config: Config,
@@ -154,8 +170,6 @@ def _run_stage(
 
     Only one model's factorised covariance is held at a time: the quadrotor's takes 5 GB.
     """
-    offline = experiment.offline(key, out_of_distribution=out_of_distribution)
-    where = "OOD" if out_of_distribution else "ID"
     progress(f"{where} offline data: constraint from the true dynamics")
     ideal = fit_constraint(
         experiment.system.f,
@@ -182,26 +196,34 @@ def _run_stage(
             seed=seed,
             progress=report,
         )
+        variants = {
+            "approx": model,
+            "none": constrain(model, None),
+            "ideal": constrain(model, ideal.gamma),
+            "true": constrain(model, experiment.system.gamma),
+        }
         for row in rows:
             for i, trial in enumerate(trials[row.key]):
                 progress(f"{row.title}, {name}: trial {i + 1} of {len(trials[row.key])}")
-                predictions[row.key][i] |= {
-                    f"{name}/{projection}": states
-                    for projection, states in _predict(
-                        model.update(trial.online), trial, ideal.gamma, experiment.system.gamma
-                    ).items()
-                }
+                for projection, states in _predict(variants, trial).items():
+                    predictions[row.key][i][f"{name}/{projection}"] = states
         models[name] = model.mean_only()
     return Stage(offline, models), predictions
 
 
-def _predict(model: Model, trial: Trial, ideal: Gamma | None, true: Gamma) -> dict[str, np.ndarray]:
-    """Test rollouts of one model under each projection."""
-    gammas = {"none": None, "ideal": ideal, "approx": model.predictor.gamma, "true": true}
-    return {
-        projection: model.with_constraint(gamma).rollout(trial.test_starts, trial.test_controls)
-        for projection, gamma in gammas.items()
-    }
+def _predict(variants: dict[str, Model], trial: Trial) -> dict[str, np.ndarray]:
+    """Test rollouts of every variant after the online data; equal dynamics are updated once."""
+    updated: dict[int, Model] = {}
+    predicted = {}
+    for projection, variant in variants.items():
+        dynamics = variant.predictor.dynamics
+        if id(dynamics) not in updated:
+            model = updated[id(dynamics)] = variant.update(trial.online)
+        else:
+            shared = updated[id(dynamics)].predictor.dynamics
+            model = replace(variant, predictor=Predictor(shared, variant.predictor.gamma))
+        predicted[projection] = model.rollout(trial.test_starts, trial.test_controls)
+    return predicted
 
 
 def _distances(trials: list[Trial], states: list[np.ndarray]) -> np.ndarray:
@@ -250,10 +272,10 @@ def _found(stage: Stage) -> dict[str, Any]:
     model = stage.models["DGP"]
     assert model.pseudometric is not None
     return {
-        "weights": dict(
-            zip(model.pseudometric.names, map(float, model.pseudometric.weights), strict=True)
-        ),
+        "weights": model.pseudometric.input_weights,
         "kept": list(model.retained.dynamics),
+        "kept_in_tangent_frame": list(model.retained.tangent or ()),
+        "structure": model.choices.structure,
         "c": model.constraints.c,
         "singular_values": [float(value) for value in model.constraints.singular_values],
         "constraint_inputs": [list(names) for names in model.retained.constraint],

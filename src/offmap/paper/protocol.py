@@ -39,7 +39,7 @@ class Trial:
     online: Trajectory
     test_starts: Float[np.ndarray, "tests n"]
     test_controls: Float[np.ndarray, "tests T m"]
-    test_states: Float[np.ndarray, "tests T+1 n"]
+    test_states: Float[np.ndarray, "tests S n"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,9 @@ class Experiment:
         """Steps of a test rollout."""
         return self.test_actions * self.hold
 
-    def offline(self, key: PRNGKeyArray, *, out_of_distribution: bool) -> Dataset:
+    def offline(
+        self, key: PRNGKeyArray, *, out_of_distribution: bool, angles: tuple[str, ...] = ()
+    ) -> Dataset:
         """The offline data set: many short trajectories under random controls."""
         box = self.ood_offline_box if out_of_distribution else self.id_box
         start_key, control_key = jax.random.split(key)
@@ -82,6 +84,7 @@ class Experiment:
             ],
             self.system.state_names,
             self.system.control_names,
+            angles,
         )
 
     def trial(self, key: PRNGKeyArray, row: Row) -> Trial:
@@ -106,13 +109,13 @@ class Experiment:
 
     def _simulate(
         self, starts: Float[Array, "B n"], controls: Float[Array, "B T m"]
-    ) -> Float[Array, "B T+1 n"]:
+    ) -> Float[Array, "B S n"]:
         system = self.system
         return jax.vmap(lambda x, u: rollout(system.f, x, u, system.dt))(starts, controls)
 
     def _measured(
         self,
-        states: Float[Array, "T+1 n"],
+        states: Float[Array, "S n"],
         controls: Float[Array, "T m"],
         key: PRNGKeyArray,
         noise: float,

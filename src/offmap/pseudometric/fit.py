@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from offmap.pseudometric.learned import Pseudometric
 from offmap.pseudometric.loss import info_nce
@@ -109,7 +109,7 @@ def _standardized(
 def _train(
     z: Float[Array, "N d"],
     partners: Int[Array, "c N"],
-    keys: PRNGKeyArray,
+    keys: Key[Array, " c"],
     config: PseudometricConfig,
 ) -> tuple[Float[Array, "c d d"], Float[Array, "c steps"]]:
     """Adam on minibatches, one run for each row of partners."""

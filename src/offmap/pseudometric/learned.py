@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from offmap.features import Features
+
 
 class Pseudometric(eqx.Module):
     """d(z, z') = √((z − z')ᵀ P (z − z')) with P in standardised units, its largest entry 1.
@@ -32,29 +34,53 @@ class Pseudometric(eqx.Module):
         """Weight of each direction, largest 1: the diagonal of P, or its eigenvalues, falling."""
         if self.diagonal:
             return np.asarray(jnp.diag(self.P))
-        return np.asarray(jnp.linalg.eigvalsh(self.P))[::-1]
+        eigenvalues = np.asarray(jnp.linalg.eigvalsh(self.P))[::-1]
+        return eigenvalues / eigenvalues[0]
+
+    @property
+    def input_weights(self) -> dict[str, float]:
+        """Weight of each input by name; an angle seen as (sin, cos) has the heavier of the two."""
+        weights: dict[str, float] = {}
+        for name, weight in zip(self.names, np.asarray(jnp.diag(self.P)), strict=True):
+            raw = name[4:-1] if name.startswith(("sin(", "cos(")) else name
+            weights[raw] = max(weights.get(raw, 0.0), float(weight))
+        return weights
 
 
 class Reduction(eqx.Module):
-    """The linear map z ↦ z_red that keeps what the pseudometric can see."""
+    """The map z ↦ z_red that keeps what the pseudometric can see of an input's features."""
 
-    matrix: Float[Array, "r d"]
+    matrix: Float[Array, "r features"]
     names: tuple[str, ...] = eqx.field(static=True)
+    """Of the inputs kept, or of the directions kept if P is full."""
+    features: Features | None = None
+    """Seen instead of the raw input, if given."""
 
     def __call__(self, z: Float[Array, " d"]) -> Float[Array, " r"]:
         """Reduce one input."""
-        return self.matrix @ z
+        return self.matrix @ (z if self.features is None else self.features(z))
 
     @staticmethod
-    def everything(names: tuple[str, ...]) -> "Reduction":
+    def everything(names: tuple[str, ...], features: Features | None = None) -> "Reduction":
         """Keep every input: the paper's plain GP."""
-        return Reduction(jnp.eye(len(names)), tuple(names))
+        count = len(names if features is None else features.names)
+        return Reduction(jnp.eye(count), tuple(names), features)
+
+    def rows_of(self, inputs: range) -> tuple[int, ...]:
+        """Rows of the reduced vector that are features of one of the given inputs alone."""
+        seen = np.asarray(self.matrix) != 0
+        owner = range(seen.shape[1]) if self.features is None else self.features.owner
+        inside = np.array([i in inputs for i in owner])
+        return tuple(int(row) for row in np.flatnonzero(~np.any(seen & ~inside, axis=1)))
 
 
-def retained_inputs(metric: Pseudometric, threshold: float) -> Reduction:
+def retained_inputs(
+    metric: Pseudometric, threshold: float, features: Features | None = None
+) -> Reduction:
     """Drop every input (diagonal P) or eigen-direction (full P) lighter than `threshold`.
 
-    The threshold is relative to the heaviest direction, whose weight is 1.
+    The threshold is relative to the heaviest direction, whose weight is 1. The metric is over
+    `features`, if given; an input is as heavy as the heaviest of its features.
     """
     if not 0 <= threshold < 1:
         raise ValueError(
@@ -62,6 +88,11 @@ def retained_inputs(metric: Pseudometric, threshold: float) -> Reduction:
             f"0.05 is a good start."
         )
     keep = metric.weights > threshold
+    if metric.diagonal and features is not None:
+        owner = np.array(features.owner)
+        inputs = np.unique(owner[keep])
+        names = tuple(features.raw_names[i] for i in inputs)
+        return Reduction(jnp.eye(len(owner))[np.isin(owner, inputs)], names, features)
     if metric.diagonal:
         names = tuple(name for name, kept in zip(metric.names, keep, strict=True) if kept)
         return Reduction(jnp.eye(len(keep))[keep], names)
@@ -69,7 +100,7 @@ def retained_inputs(metric: Pseudometric, threshold: float) -> Reduction:
     _, basis = np.linalg.eigh(np.asarray(metric.P))
     directions = basis[:, ::-1].T[keep]
     names = tuple(_combination(direction, metric.names) for direction in directions)
-    return Reduction(jnp.asarray(directions / np.asarray(metric.scale)), names)
+    return Reduction(jnp.asarray(directions / np.asarray(metric.scale)), names, features)
 
 
 def _combination(direction: np.ndarray, names: tuple[str, ...]) -> str:

@@ -3,5 +3,22 @@
 from offmap.systems.base import Box, System
 from offmap.systems.quadrotor import planar_quadrotor
 from offmap.systems.unicycle import unicycle
+from offmap.systems.wheeled import (
+    bicycle,
+    rolling_disk,
+    slipping_unicycle,
+    tanh_unicycle,
+    trailer,
+)
 
-__all__ = ["Box", "System", "planar_quadrotor", "unicycle"]
+__all__ = [
+    "Box",
+    "System",
+    "bicycle",
+    "planar_quadrotor",
+    "rolling_disk",
+    "slipping_unicycle",
+    "tanh_unicycle",
+    "trailer",
+    "unicycle",
+]

@@ -14,8 +14,8 @@ from offmap.types import Gamma, VectorField
 class Box:
     """An axis-aligned box to sample uniformly from."""
 
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    low: tuple[float | int, ...]
+    high: tuple[float | int, ...]
 
     def __post_init__(self) -> None:
         if len(self.low) != len(self.high):

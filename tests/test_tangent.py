@@ -1,0 +1,51 @@
+"""The tangent frame: orthonormal, tangent, smooth over full turns, and it finds forward speed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from offmap.systems import bicycle, planar_quadrotor, rolling_disk, trailer, unicycle
+from offmap.tangent import tangent_frame
+
+SYSTEMS = [unicycle(), planar_quadrotor(), bicycle(), trailer(), rolling_disk()]
+
+
+def frame_of(system, spread=1.0):
+    x = spread * np.random.default_rng(0).normal(size=(200, system.n))
+    angles = tuple(system.state_names.index(name) for name in system.angles)
+    return tangent_frame(system.gamma, x, angles)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_frame_holds_exactly_the_admissible_velocities(system):
+    frame = frame_of(system)
+    x = jax.random.uniform(jax.random.key(0), (100, system.n), minval=-3.0, maxval=3.0)
+    u = system.controls.sample(jax.random.key(1), 100)
+    xdot = jax.vmap(system.f)(x, u)
+    basis, drift = jax.vmap(frame)(x)
+    identity = np.broadcast_to(np.eye(basis.shape[2]), (100, basis.shape[2], basis.shape[2]))
+    np.testing.assert_allclose(jnp.swapaxes(basis, 1, 2) @ basis, identity, atol=1e-12)
+    G = jax.vmap(system.gamma)(x)[:, :, :-1]
+    np.testing.assert_allclose(G @ basis, 0, atol=1e-12)
+    a = jax.vmap(frame.coordinates)(x, xdot)
+    rebuilt = drift + jnp.einsum("bnr,br->bn", basis, a)
+    np.testing.assert_allclose(rebuilt, xdot, atol=1e-10)
+
+
+def test_coordinates_of_the_unicycle_are_speed_and_turn_rate_at_every_heading():
+    system = unicycle()
+    frame = frame_of(system, spread=0.5)
+    x = jnp.zeros((200, 3)).at[:, 2].set(jnp.linspace(-9.0, 9.0, 200))
+    u = system.controls.sample(jax.random.key(1), 200)
+    a = np.asarray(jax.vmap(frame.coordinates)(x, jax.vmap(system.f)(x, u)))
+    np.testing.assert_allclose(np.abs(a), np.abs(np.asarray(u[:, ::-1])), atol=1e-12)
+    sign = np.sign(a[:, 0] * np.asarray(u[:, 1]))
+    assert len(np.unique(sign)) == 1, "the frame must not flip on the way round"
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_frame_is_differentiable(system):
+    frame = frame_of(system)
+    gradient = jax.jacobian(lambda x: frame(x)[0])(jnp.full(system.n, 0.7))
+    assert bool(jnp.all(jnp.isfinite(gradient)))
