@@ -109,7 +109,7 @@ def test_rooms_import_only_from_rooms_above():
         ("types.py", "from .data import Dataset"),
         ("types.py", "from . import data"),
         ("types.py", "from . import *"),
-        ("dynamics.py", "def f():\n    from offmap.projection import project"),
+        ("dynamics.py", "def f():\n    from offmap.constraint import rref"),
         ("dynamics.py", "if TYPE_CHECKING:\n    from .model import Model"),
         ("unplaced.py", ""),
     ],

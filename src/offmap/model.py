@@ -97,21 +97,22 @@ class Model:
         flat_x = np.broadcast_to(x, (*shape, x.shape[-1])).reshape(-1, x.shape[-1])
         flat_u = np.broadcast_to(u, (*shape, u.shape[-1])).reshape(-1, u.shape[-1])
         results = _predict(self.predictor, flat_x, flat_u, return_std)
-        mean, std = (np.asarray(result).reshape(*shape, -1) for result in results)
+        mean, std = (np.asarray(result).reshape(*shape, self.dataset.n) for result in results)
         return (mean, std) if return_std else mean
 
     def rollout(self, x0: Any, controls: Any, dt: float | None = None) -> np.ndarray:
         """States (…, T + 1, n) from starts (…, n) under controls (…, T, m), each held for dt."""
+        dt = self.dataset.dt if dt is None else dt
+        if not (np.isfinite(dt) and dt > 0):
+            raise ValueError(f"A step dt must be positive and finite; got {dt}. Give seconds.")
         x0 = _batch(x0, self.dataset.n, "x0", 1)
         controls = _batch(controls, self.dataset.m, "controls", 2)
         shape = _broadcast(x0.shape[:-1], controls.shape[:-2], "x0 and controls")
         flat_x = np.broadcast_to(x0, (*shape, x0.shape[-1])).reshape(-1, x0.shape[-1])
         steps = controls.shape[-2:]
         flat_u = np.broadcast_to(controls, (*shape, *steps)).reshape(-1, *steps)
-        states = _rollout(
-            self.predictor, flat_x, flat_u, dt or self.dataset.dt, self.config.integrator
-        )
-        return np.asarray(states).reshape(*shape, steps[0] + 1, -1)
+        states = _rollout(self.predictor, flat_x, flat_u, dt, self.config.integrator)
+        return np.asarray(states).reshape(*shape, steps[0] + 1, self.dataset.n)
 
     @property
     def retained(self) -> Retained:

@@ -160,10 +160,6 @@ def test_coincident_states_get_the_same_sign():
     assert_equal_up_to_one_sign_per_row(align_signs(x, flipped(field, 8)), field)
 
 
-@pytest.mark.xfail(
-    reason="SciPy reads distances up to 1e-8 as no edge, also the 1e-12 put in place of zero",
-    raises=AssertionError,
-)
 def test_coincident_states_are_each_others_neighbours():
     # Seen from the first state, the other two would point to opposite sides.
     turn = np.deg2rad([0.0, 89.0, 91.0])

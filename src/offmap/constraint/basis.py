@@ -62,8 +62,8 @@ def align_signs(
     spread = x.std(axis=0)
     scaled = x / np.where(spread > 0, spread, 1.0)
     distance = cdist(scaled, scaled)
-    # A zero would read as "no edge"; coincident points are joined by a very short one.
-    tree = minimum_spanning_tree(np.maximum(distance, 1e-12))
+    # SciPy reads up to 1e-8 as "no edge"; coincident points are joined by a very short one.
+    tree = minimum_spanning_tree(np.maximum(distance, 1e-6))
     _, parent = breadth_first_order(tree, 0, directed=False)
     parent = np.where(parent < 0, 0, parent)
     compared = gamma[..., :-1] if compare == "direction" else gamma
