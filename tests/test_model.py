@@ -243,12 +243,16 @@ def test_rollout_equals_a_loop_of_predictions(model):
         np.testing.assert_allclose(states[:, t], x, atol=1e-12)
         x = x + SYSTEM.dt * model.predict(x, controls[:, t])
     np.testing.assert_allclose(states[:, 6], x, atol=1e-12)
-    assert model.rollout(starts[0], controls[0]).shape == (7, 3)
-    fan = model.rollout(starts[0], controls, dt=0.05)
-    assert fan.shape == (2, 7, 3)
-    np.testing.assert_allclose(fan[:, 0], np.stack([starts[0]] * 2), atol=0)
-    slower = starts[0] + 0.05 * model.predict(starts[0], controls[1, 0])
-    np.testing.assert_allclose(fan[1, 1], slower, atol=1e-12)
+
+
+def test_rollouts_broadcast_and_take_another_step(model):
+    x, u = points()
+    start, controls = x[0], u.reshape(2, 6, 2)
+    fan = model.rollout(start, controls)
+    np.testing.assert_array_equal(fan, model.rollout(np.stack([start, start]), controls))
+    alone = model.rollout(start, controls[0], dt=0.05)
+    assert alone.shape == (7, 3)
+    np.testing.assert_allclose(alone[1] - start, (fan[0, 1] - start) / 2, atol=1e-12)
 
 
 def test_rollouts_can_use_runge_kutta(model):

@@ -1,0 +1,41 @@
+"""The command line teaches, and answers bad input with one line."""
+
+import subprocess
+import sys
+
+
+def offmap(*arguments):
+    return subprocess.run(
+        [sys.executable, "-c", "from offmap.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_help_lists_commands_with_examples():
+    answer = offmap("--help")
+    assert answer.returncode == 0
+    for word in ("reproduce", "demo", "Example: offmap reproduce unicycle"):
+        assert word in answer.stdout
+
+
+def test_help_of_a_command_explains_its_options():
+    answer = offmap("reproduce", "--help")
+    for option in ("--preset", "--trials", "--seed", "--out"):
+        assert option in answer.stdout
+
+
+def test_a_bad_value_is_one_clear_line(tmp_path):
+    answer = offmap("reproduce", "unicycle", "--trials", "0", "--out", str(tmp_path))
+    assert answer.returncode == 2
+    assert "at least one trial; got 0" in answer.stdout + answer.stderr
+    assert "Traceback" not in answer.stdout + answer.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_system_is_refused():
+    answer = offmap("reproduce", "hovercraft")
+    assert answer.returncode != 0
+    assert "Traceback" not in answer.stdout + answer.stderr
