@@ -23,6 +23,7 @@ ROOMS = (
     "features",
     "pseudometric",
     "gp",
+    "sparsity",
     "projection",
     "tangent",
     "dynamics",

@@ -19,6 +19,8 @@ class Config:
     """Drop the inputs that the pseudometric finds irrelevant: the paper's DGP."""
     project: Literal["none", "learned"] = "learned"
     pseudometric: PseudometricConfig = field(default_factory=PseudometricConfig)
+    slope_check: float | None = None
+    """Cross-check the pseudometric: inputs along which a GP has this mean squared slope matter."""
     embed_angles: bool = False
     """Show declared angles to the learners as (sin, cos)."""
     dynamics: GPConfig = field(default_factory=GPConfig)
@@ -33,6 +35,13 @@ class Config:
     """Also learn the dynamics in the tangent frame of the constraint."""
     integrator: Integrator = "euler"
 
+    def __post_init__(self) -> None:
+        if self.project not in ("none", "learned"):
+            raise ValueError(
+                f'`project` is "none" or "learned"; got {self.project!r}. To give a known Γ, pass '
+                f"the function itself to `fit`."
+            )
+
     @staticmethod
     def preset(name: Preset) -> "Config":
         """The named preset: "paper" (the paper's stages and kernels, repaired) or "default"."""
@@ -40,6 +49,7 @@ class Config:
             return Config()
         if name == "default":
             return Config(
+                slope_check=1e-3,
                 embed_angles=True,
                 kernels=("affine", "rbf", "rbf+linear"),
                 dictionary=True,

@@ -16,7 +16,8 @@ from offmap.features import Features
 from offmap.gp import GPConfig, choose_kernel
 from offmap.heldout import edge_error
 from offmap.model import Model, Predictor, learn_constraint, stage_keys
-from offmap.pseudometric import Pseudometric, Reduction, fit_pseudometric, retained_inputs
+from offmap.pseudometric import Reduction
+from offmap.sparsity import Sparsity, find_sparsity
 from offmap.summary import Choices
 from offmap.tangent import TangentFrame, tangent_frame
 from offmap.types import Gamma, Progress, silent
@@ -52,7 +53,7 @@ def fit(
     if sparsify is not None:
         config = replace(config, sparsify=sparsify)
     known = project if callable(project) else None
-    if isinstance(project, str):
+    if known is None and project is not None:
         if project not in ("none", "learned"):
             raise ValueError(
                 f'`project` is "none", "learned" or a function x -> Γ(x); got {project!r}. '
@@ -66,18 +67,18 @@ def fit(
     keys = stage_keys(seed)
 
     progress("pseudometric: which inputs matter")
-    metric, reduction = _sparsify(dataset, samples.xdot, primary, keys.pseudometric, config)
+    sparsity = _sparsify(dataset, samples.xdot, primary, keys.pseudometric, config)
     progress("dynamics: fitting one GP per state derivative")
-    world, kernels = _fit_world(dataset, reduction, primary, keys.dynamics, config)
+    world, kernels = _fit_world(dataset, sparsity.reduction, primary, keys.dynamics, config)
     model = Model(
         Predictor(world, None),
         world,
         config,
         dataset,
         dataset.sources[primary],
-        metric,
+        sparsity.metric,
         None,
-        Choices(kernels, {}),
+        Choices(kernels, {}, sparsity.disagreement),
         seed,
     )
     progress("constraint: which motions are impossible")
@@ -113,21 +114,24 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
 
 def _sparsify(
     dataset: Dataset, outputs: np.ndarray, primary: int, key: Array, config: Config
-) -> tuple[Pseudometric | None, Reduction]:
-    """Which inputs the outputs depend on."""
+) -> Sparsity:
+    """Which inputs the outputs depend on, by the samples of the primary source."""
     features = None
     if config.embed_angles and dataset.angles:
         features = Features(dataset.input_names, dataset.angle_indices)
     if not config.sparsify:
-        return None, Reduction.everything(dataset.input_names, features)
+        return Sparsity(Reduction.everything(dataset.input_names, features), None, {}, "")
     samples = dataset.samples()
     own = samples.source == primary
-    inputs = np.concatenate([samples.x, samples.u], axis=1)[own]
-    if features is not None:
-        inputs = np.asarray(jax.vmap(features)(jnp.asarray(inputs)))
-    names = dataset.input_names if features is None else features.names
-    metric = fit_pseudometric(inputs, outputs[own], names, key=key, config=config.pseudometric)
-    return metric, retained_inputs(metric, config.pseudometric.threshold, features)
+    return find_sparsity(
+        np.concatenate([samples.x, samples.u], axis=1)[own],
+        outputs[own],
+        dataset.input_names,
+        features,
+        key=key,
+        config=config.pseudometric,
+        check=config.slope_check,
+    )
 
 
 def _fit_world(
@@ -144,7 +148,7 @@ def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> Dynamics:
     samples = dataset.samples()
     own = samples.x[samples.source == primary]
     frame = tangent_frame(gamma, own, _periodic(dataset, gamma))
-    _, reduction = _sparsify(dataset, targets(samples, frame), primary, key, config)
+    reduction = _sparsify(dataset, targets(samples, frame), primary, key, config).reduction
     gp, _ = _choose(dataset, reduction, frame, primary, key, config)
     return fit_dynamics(samples, reduction, key=key, config=gp, frame=frame)
 

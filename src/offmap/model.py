@@ -110,7 +110,8 @@ class Model:
         shape = _broadcast(x0.shape[:-1], controls.shape[:-2], "x0 and controls")
         flat_x = np.broadcast_to(x0, (*shape, x0.shape[-1])).reshape(-1, x0.shape[-1])
         steps = controls.shape[-2:]
-        flat_u = np.broadcast_to(controls, (*shape, *steps)).reshape(-1, *steps)
+        count = int(np.prod(shape))
+        flat_u = np.broadcast_to(controls, (*shape, *steps)).reshape(count, *steps)
         states = _rollout(self.predictor, flat_x, flat_u, dt, self.config.integrator)
         return np.asarray(states).reshape(*shape, steps[0] + 1, self.dataset.n)
 
@@ -129,7 +130,9 @@ class Model:
         spectrum = fit.normal_space.singular_values if fit else np.zeros(0)
         if gamma is None:
             n = self.dataset.n
-            return Constraints(0, lambda x: np.zeros((*np.shape(x)[:-1], 0, n + 1)), spectrum, ())
+            return Constraints(
+                0, lambda x: np.zeros((*_batch(x, n, "x", 1).shape[:-1], 0, n + 1)), spectrum, ()
+            )
 
         def evaluate(x: Any) -> np.ndarray:
             x = _batch(x, self.dataset.n, "x", 1)

@@ -17,6 +17,8 @@ class Choices:
     """Error of each candidate kernel of the dynamics."""
     structure: dict[str, float]
     """Error without constraint ("none"), projected onto it, and in its tangent frame."""
+    disagreement: str = ""
+    """Where pseudometric and Gaussian process kept different inputs: who was right."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ def summarise(
         f"{dataset.n} states, {dataset.m} controls"
     ]
     lines += _inputs(dataset, pseudometric, threshold, retained.dynamics)
+    if choices.disagreement:
+        lines.append(f"            {choices.disagreement}")
     if len(choices.kernels) > 1:
         lines.append(f"kernel      {_ranked(choices.kernels)}")
     lines += _constraints(retained.constraint, singular_values, equations)

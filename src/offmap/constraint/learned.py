@@ -1,5 +1,6 @@
 """The learned constraint Γ̂(x): one pseudometric per row, one GP per entry (IV-B-3, IV-B-4)."""
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -67,6 +68,18 @@ class ConstraintConfig:
         default_factory=lambda: PseudometricConfig(standardize_outputs=False)
     )
 
+    def __post_init__(self) -> None:
+        allowed = {
+            "sample_at": ("primary", "all"),
+            "rows": ("unit", "rref"),
+            "signs": ("direction", "row"),
+        }
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise ValueError(
+                    f"`{name}` is one of {values}; got {getattr(self, name)!r}. Choose one of them."
+                )
+
 
 class Row(eqx.Module):
     """One row of Γ̂(x): n + 1 GPs over the inputs this row retains."""
@@ -130,6 +143,7 @@ def fit_constraint(
     """
     state_key, metric_key, gp_key = jax.random.split(key, 3)
     x = _choose_states(samples, primary, state_key, config)
+    _check_actions(config, x.shape[1])
     actions = spread_actions(samples.u, config.actions or 2 * (x.shape[1] + 1))
     stack = np.asarray(derivative_stack(f, jnp.asarray(x), jnp.asarray(actions)))
     space = normal_space(
@@ -212,6 +226,16 @@ def _fit_row(
     source = np.zeros(len(x), dtype=int)
     gps = fit_gps(z, labels, source, key=key, config=replace(config.gp, kernel=kernel))
     return Row(reduction, gps, kernel)
+
+
+def _check_actions(config: ConstraintConfig, n: int) -> None:
+    least = n + 1 if config.c is None else n - config.c + 1
+    if config.actions is not None and config.actions < least:
+        warnings.warn(
+            f"K actions span the possible motions only if K ≥ n − c + 1 = {least}; got "
+            f"{config.actions}, so the null space will be too large. Leave `actions` at None.",
+            stacklevel=3,
+        )
 
 
 def _choose_states(

@@ -101,6 +101,11 @@ def normal_space(
     spectrum[: values.shape[1]] = np.median(values, axis=0)
     if c is None and epsilon is not None:
         c = int(np.sum(spectrum < epsilon))
+        if c == columns:
+            raise ValueError(
+                f"Some motion is possible, so not all {columns} singular values can count as zero; "
+                f"the largest is {spectrum[0]:.3g} and epsilon={epsilon:g}. Choose a smaller one."
+            )
     elif c is None:
         c = count_constraints(spectrum, min_gap)
     return NormalSpace(np.asarray(x), vt[:, columns - c :] / units, spectrum)

@@ -13,7 +13,7 @@ from offmap.gp.kernels import (
 )
 from offmap.gp.likelihood import log_marginal_likelihood
 from offmap.gp.posterior import IndependentGPs
-from offmap.gp.selection import choose_kernel
+from offmap.gp.selection import choose_kernel, edge_errors
 
 __all__ = [
     "RBF",
@@ -26,6 +26,7 @@ __all__ = [
     "Product",
     "Sum",
     "choose_kernel",
+    "edge_errors",
     "fit_gps",
     "fold_in",
     "kernel_named",

@@ -61,6 +61,26 @@ def choose_kernel(
     return min(scores, key=lambda name: scores[name]), scores
 
 
+def edge_errors(
+    candidates: Sequence[Float[np.ndarray, "N _"]],
+    y: Float[np.ndarray, "N p"],
+    x: Float[np.ndarray, "N d"],
+    *,
+    key: PRNGKeyArray,
+    config: GPConfig,
+) -> list[float]:
+    """Error at the edge of x of GPs that see each of the candidate inputs instead of x."""
+    edge = edge_points(x)
+    spread = np.where(y.std(axis=0) > 0, y.std(axis=0), 1.0)
+    errors = []
+    for seen in candidates:
+        source = np.zeros(int(np.sum(~edge)), dtype=int)
+        gps = fit_gps(seen[~edge], y[~edge], source, key=key, config=config)
+        error = (np.asarray(_mean_at(gps, jnp.asarray(seen[edge]))) - y[edge]) / spread
+        errors.append(float(np.sqrt(np.mean(error**2))))
+    return errors
+
+
 @eqx.filter_jit
 def _mean_at(gps, x):
     return jax.vmap(gps)(x)

@@ -3,7 +3,7 @@
 import platform
 import time
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import jax
@@ -286,4 +286,11 @@ def _found(stage: Stage) -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Versions of what a result depends on."""
     packages = ("offmap", "jax", "jaxlib", "numpy", "scipy")
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+    return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"  # run from a checkout
