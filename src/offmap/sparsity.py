@@ -49,8 +49,9 @@ def find_sparsity(
     The pseudometric alone decides if `check` is None (the paper). Otherwise an input also counts
     as relevant if the outputs' GP has a mean squared slope above `check` along it. Where the two
     judges disagree, the set that better predicts the held-out edge of the data is kept, and that
-    of the slopes if they are level: slopes are measured in units of the outputs. The contrastive loss alone would drop inputs that enter evenly,
-    such as an angle through its cosine: the partner of a point is then its mirror image.
+    of the slopes if they are level: slopes are measured in units of the outputs. The contrastive
+    loss alone would drop inputs that enter evenly, such as an angle through its cosine: the
+    partner of a point may then be its mirror image.
     """
     seen = inputs if features is None else np.asarray(jax.vmap(features)(jnp.asarray(inputs)))
     seen_names = names if features is None else features.names
