@@ -1,6 +1,6 @@
 """Run the paper's protocols over presets and seeds and keep every record.
 
-    python benchmarks/accuracy.py --runs unicycle:paper:0 unicycle:default:0 --out results/accuracy.json
+    python benchmarks/accuracy.py --runs unicycle:paper:0 unicycle:default:0 --out results/a.json
 
 A run is SYSTEM:PRESET:SEED, with ":undeclared" behind it if the angles are not to be told.
 """
