@@ -128,6 +128,7 @@ def _sparsify(
         outputs[own],
         dataset.input_names,
         features,
+        states=dataset.n,
         key=key,
         config=config.pseudometric,
         check=config.slope_check,
@@ -187,13 +188,11 @@ def _discover(model: Model) -> Model:
     assert found is not None
     if model.config.dictionary:
         dataset = model.dataset
-        gps = model.world.gps
-        noise = np.sqrt(np.asarray(gps.noise[:, 0])) * np.asarray(gps.scaling.y_scale)
         equations = fit_dictionary(
             found,
             dataset.samples(),
             dataset.sources.index(model.primary),
-            noise,
+            np.sqrt(np.asarray(model.world.gps.noise[:, 0])),
             Library(dataset.state_names, dataset.angle_indices or tuple(range(dataset.n))),
             key=stage_keys(model.seed).constraint,
             config=model.config.constraint,

@@ -40,18 +40,19 @@ def find_sparsity(
     names: tuple[str, ...],
     features: Features | None,
     *,
+    states: int,
     key: PRNGKeyArray,
     config: PseudometricConfig,
     check: float | None,
 ) -> Sparsity:
-    """Drop the inputs that do not matter.
+    """Drop the inputs that do not matter; the first `states` of them are states, then controls.
 
     The pseudometric alone decides if `check` is None (the paper). Otherwise an input also counts
     as relevant if the outputs' GP has a mean squared slope above `check` along it. Where the two
-    judges disagree, the set that better predicts the held-out edge of the data is kept, and that
-    of the slopes if they are level: slopes are measured in units of the outputs. The contrastive
-    loss alone would drop inputs that enter evenly, such as an angle through its cosine: the
-    partner of a point may then be its mirror image.
+    judges disagree, the set that better predicts the held-out edge of the data is kept, and the
+    smaller one if they are level; a control that either of them keeps stays. The contrastive loss
+    alone would drop inputs that enter evenly, such as an angle through its cosine: the partner of
+    a point may then be its mirror image.
     """
     seen = inputs if features is None else np.asarray(jax.vmap(features)(jnp.asarray(inputs)))
     seen_names = names if features is None else features.names
@@ -76,12 +77,15 @@ def find_sparsity(
         key=key,
         config=GPConfig(),
     )
-    winner = int(errors[1] <= _LEVEL * errors[0])
+    small, large = np.argsort([len(reduction.names), len(other.names)])
+    winner = (reduction, other)[small if errors[small] <= _LEVEL * errors[large] else large]
+    controls = {*reduction.names, *other.names} & {*names[states:]}
+    winner = _keeping({*winner.names} | controls, names, owner, features)
     text = (
         f"pseudometric keeps {', '.join(reduction.names)}; slopes keep {', '.join(other.names)}; "
         f"errors at the held-out edge {errors[0]:.2g}, {errors[1]:.2g}"
     )
-    return Sparsity((reduction, other)[winner], metric, sensitivity, text)
+    return Sparsity(winner, metric, sensitivity, text)
 
 
 def _squared_slopes(

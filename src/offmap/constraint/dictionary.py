@@ -93,6 +93,7 @@ def discover(
     max_terms: int = 3,
     tolerance: float = 3.0,
     significance: float = 1e-6,
+    effect: float = 0.0,
 ) -> list[DictionaryRow]:
     """Short equations that every sample obeys, simplest first, none implied by the others.
 
@@ -109,6 +110,7 @@ def discover(
         max_terms: most terms in one equation.
         tolerance: largest residual, in units of the expected one.
         significance: p-value below which the residual is said to depend on u.
+        effect: share of the residual's variance that u must explain as well, to be said so.
     """
     search = _search(features, xdot, noise)
     n = xdot.shape[1]
@@ -119,7 +121,7 @@ def discover(
         enlarged = np.concatenate([rows, row[None]])
         if len(enlarged) > n or not _independent(enlarged, features, xdot):
             continue
-        if _depends_on_control(search, support, weights, row, features, u, significance):
+        if _depends_on_control(search, support, weights, row, features, u, significance, effect):
             continue
         errors = _standard_errors(search, support, weights, features.shape[1], n)
         accepted.append(DictionaryRow(row, errors, ratio))
@@ -246,6 +248,7 @@ def _depends_on_control(
     features: np.ndarray,
     u: np.ndarray,
     significance: float,
+    effect: float,
 ) -> bool:
     """F-test: do products of G(x) with u and u uᵀ explain the residual beyond functions of x?"""
     residual = search.terms[:, support] @ weights
@@ -264,6 +267,8 @@ def _depends_on_control(
     explained = tested.T @ residual
     freedom = len(residual) - nuisance.shape[1] - tested.shape[1]
     if freedom < 1 or tested.shape[1] == 0:
+        return False
+    if explained @ explained < effect * (residual @ residual):
         return False
     left = max(float(residual @ residual - explained @ explained), 1e-300)
     statistic = (explained @ explained / tested.shape[1]) / (left / freedom)

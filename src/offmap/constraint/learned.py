@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from offmap.constraint.basis import align_signs, rref, unit_rows
 from offmap.constraint.dictionary import (
     DictionaryConstraint,
+    DictionaryRow,
     Library,
     discover,
     equation_of,
@@ -35,6 +36,9 @@ from offmap.pseudometric import (
     retained_inputs,
 )
 from offmap.types import VectorField
+
+_NOISE_FLOORS = ((0.0, 0.0), (0.01, 0.5), (0.03, 0.5))
+"""Least noise, relative to the size of x', and the share of a residual controls may explain."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,9 @@ def fit_dictionary(
         found: the result of `fit_constraint`.
         samples: measured data.
         primary: code of the source whose samples are searched.
-        noise: standard deviation of the noise in each component of x', as the dynamics found it.
+        noise: standard deviation of the noise in each component of x', in units of its spread, as
+            the dynamics found it. Real errors of derivatives are smooth in time and partly pass
+            for dynamics, so if nothing obeys this noise, larger noise is tried.
         library: functions of the state to build equations from.
         key: randomness of the choice of samples.
         config: settings.
@@ -195,7 +201,14 @@ def fit_dictionary(
     own = np.flatnonzero(samples.source == primary)
     own = own[np.asarray(jax.random.permutation(key, len(own)))[: config.search_samples]]
     features = np.asarray(jax.vmap(library)(jnp.asarray(samples.x[own])))
-    rows = discover(library, features, samples.xdot[own], samples.u[own], noise)
+    spread, size = _spread(samples.xdot[own]), np.sqrt(np.mean(samples.xdot[own] ** 2, axis=0))
+    rows: list[DictionaryRow] = []
+    for floor, effect in _NOISE_FLOORS:
+        if not rows:
+            level = np.maximum(noise * spread, floor * size)
+            rows = discover(
+                library, features, samples.xdot[own], samples.u[own], level, effect=effect
+            )
     if not rows:
         return replace(found, gamma=None, pseudometrics=[], retained=(), equations=())
     weights = jnp.asarray(np.stack([row.weights for row in rows]))
