@@ -107,6 +107,9 @@ def _run(
 @contextmanager
 def _progress(console: Console, total: int) -> Iterator[Callable[[str], None]]:
     """A bar on a terminal, plain lines elsewhere."""
+    if not console.is_terminal:
+        yield lambda stage: console.print(stage, highlight=False)
+        return
     columns = (
         BarColumn(bar_width=24),
         MofNCompleteColumn(),

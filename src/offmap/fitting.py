@@ -22,9 +22,8 @@ from offmap.summary import Choices
 from offmap.tangent import TangentFrame, tangent_frame
 from offmap.types import Gamma, Progress, silent
 
-_LEVEL = (
-    1.02  # structure is used if its held-out error is no more than this times the error without
-)
+_LEVEL = 1.02  # held-out errors within this ratio count as equal
+_FLOOR = 1e-7  # and so do all errors below this share of the spread of x'
 
 
 def fit(
@@ -78,7 +77,7 @@ def fit(
         dataset.sources[primary],
         sparsity.metric,
         None,
-        Choices(kernels, {}, sparsity.disagreement),
+        Choices(kernels, {}, disagreement=sparsity.disagreement),
         seed,
     )
     progress("constraint: which motions are impossible")
@@ -108,8 +107,15 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
         name: edge_error(candidate.predictor, samples, primary)
         for name, candidate in candidates.items()
     }
-    best = min(scores, key=lambda name: scores[name] * (_LEVEL if name == "none" else 1.0))
-    return replace(candidates[best], choices=replace(model.choices, structure=scores))
+    best = _most_structure(scores)
+    return replace(candidates[best], choices=replace(model.choices, structure=scores, used=best))
+
+
+def _most_structure(scores: dict[str, float]) -> str:
+    """The last candidate, each having more structure than the one before, that is no worse."""
+    floored = {name: max(score, _FLOOR) for name, score in scores.items()}
+    least = min(floored.values())
+    return [name for name, score in floored.items() if score <= _LEVEL * least][-1]
 
 
 def _sparsify(

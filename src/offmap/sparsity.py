@@ -20,6 +20,7 @@ from offmap.pseudometric import (
 
 _CHECK_POINTS = 300
 _LEVEL = 1.05  # errors within this ratio count as equal
+_FLOOR = 1e-4  # and so do all errors below this share of the outputs' spread
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ def find_sparsity(
         key=key,
         config=GPConfig(),
     )
+    errors = [max(error, _FLOOR) for error in errors]
     small, large = np.argsort([len(reduction.names), len(other.names)])
     winner = (reduction, other)[small if errors[small] <= _LEVEL * errors[large] else large]
     controls = {*reduction.names, *other.names} & {*names[states:]}

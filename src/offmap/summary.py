@@ -17,6 +17,8 @@ class Choices:
     """Error of each candidate kernel of the dynamics."""
     structure: dict[str, float]
     """Error without constraint ("none"), projected onto it, and in its tangent frame."""
+    used: str = ""
+    """Which of these structures the model has."""
     disagreement: str = ""
     """Where pseudometric and Gaussian process kept different inputs: who was right."""
 
@@ -56,7 +58,7 @@ def summarise(
         lines.append(f"kernel      {_ranked(choices.kernels)}")
     lines += _constraints(retained.constraint, singular_values, equations)
     if len(choices.structure) > 1:
-        lines.append(f"structure   {_ranked(choices.structure)}")
+        lines.append(f"structure   {_ranked(choices.structure, choices.used)}")
     if retained.tangent is not None:
         lines.append(
             f"tangent     dynamics along the constraint depend on {', '.join(retained.tangent)}"
@@ -96,9 +98,9 @@ def _constraints(
     return lines
 
 
-def _ranked(scores: dict[str, float]) -> str:
+def _ranked(scores: dict[str, float], best: str = "") -> str:
     """The winner, and the error of every candidate at the held-out edge of the data."""
-    best = min(scores, key=lambda name: scores[name])
+    best = best or min(scores, key=lambda name: scores[name])
     every = ", ".join(f"{name} {score:.2g}" for name, score in scores.items())
     return f"{best}   (error at the held-out edge: {every})"
 

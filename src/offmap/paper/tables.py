@@ -23,8 +23,8 @@ def table(result: Result) -> Table:
         pad_edge=False,
         show_lines=True,
     )
-    for column in ("", ""):
-        rendered.add_column(column, no_wrap=True)
+    for width in (11, 3):
+        rendered.add_column("", no_wrap=True, min_width=width)
     for column in ("none", "ideal", "approx", "true Γ"):
         rendered.add_column(column, justify="right", no_wrap=True)
     for row in ROWS:
@@ -33,11 +33,20 @@ def table(result: Result) -> Table:
             for column in (c for c in COLUMNS if c.startswith(f"{dynamics}/")):
                 found = statistics(result.errors[row.key][column])
                 printed = PAPER[name][row.key].get(column)
-                ours = f"{found['mean']:.3g} ± {found['std']:.2g}"
-                theirs = f"{printed[0]:.2f} ± {printed[1]:.2f}" if printed else "–"
+                ours = f"{_short(found['mean'], 3)}±{_short(found['std'], 2)}"
+                theirs = f"{printed[0]:.2f}±{printed[1]:.2f}" if printed else "–"
                 cells.append(f"[bold]{ours}[/bold]\n[dim]{theirs}[/dim]")
             rendered.add_row(row.title if dynamics == "GP" else "", dynamics, *cells)
     return rendered
+
+
+def _short(value: float, digits: int) -> str:
+    """A number in few characters, so that the table fits 80 columns."""
+    if value >= 100:
+        return f"{value:.0f}"
+    if value >= 0.01:
+        return f"{value:.{digits}g}"
+    return f"{value:.{digits - 1}g}"
 
 
 def save(result: Result, directory: Path) -> Path:
