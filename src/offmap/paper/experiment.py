@@ -28,8 +28,13 @@ COLUMNS = (
     "DGP/ideal",
     "DGP/approx",
     "DGP/true",
+    "GP/offline",
+    "DGP/offline",
 )
-"""Dynamics / projection. ideal: Γ learned from the true f; approx: from f̂; true: analytic Γ."""
+"""Dynamics / projection. ideal: Γ learned from the true f; approx: from f̂; true: analytic Γ.
+
+offline: as approx, without the online data, which should never be better off.
+"""
 
 _FIT_STAGES = 7  # pseudometric, dynamics and constraint of GP and DGP; the ideal constraint
 
@@ -223,6 +228,7 @@ def _predict(variants: dict[str, Model], trial: Trial) -> dict[str, np.ndarray]:
             shared = updated[id(dynamics)].predictor.dynamics
             model = replace(variant, predictor=Predictor(shared, variant.predictor.gamma))
         predicted[projection] = model.rollout(trial.test_starts, trial.test_controls)
+    predicted["offline"] = variants["approx"].rollout(trial.test_starts, trial.test_controls)
     return predicted
 
 
@@ -257,6 +263,7 @@ def _differences(cells: dict[str, np.ndarray]) -> dict[str, Any]:
         ("GP/approx", "GP/none"),
         ("DGP/approx", "DGP/none"),
         ("DGP/approx", "DGP/true"),
+        ("DGP/approx", "DGP/offline"),
     ]
     return {
         f"{first} − {second}": {

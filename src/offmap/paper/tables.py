@@ -7,7 +7,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from offmap.paper.experiment import COLUMNS, Result, statistics
+from offmap.paper.experiment import Result, statistics
 from offmap.paper.protocol import ROWS
 from offmap.paper.reference import PAPER
 
@@ -17,7 +17,7 @@ def table(result: Result) -> Table:
     name = result.experiment.system.name
     rendered = Table(
         title=f"{result.experiment.horizon}-step prediction error, {name}, preset {result.preset} "
-        f"(ours, below it the paper's)",
+        f"(below: the paper's)",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
@@ -30,7 +30,8 @@ def table(result: Result) -> Table:
     for row in ROWS:
         for dynamics in ("GP", "DGP"):
             cells = []
-            for column in (c for c in COLUMNS if c.startswith(f"{dynamics}/")):
+            for projection in ("none", "ideal", "approx", "true"):
+                column = f"{dynamics}/{projection}"
                 found = statistics(result.errors[row.key][column])
                 printed = PAPER[name][row.key].get(column)
                 ours = f"{_short(found['mean'], 3)}±{_short(found['std'], 2)}"

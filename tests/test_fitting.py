@@ -1,0 +1,114 @@
+"""The default preset: every choice is made by held-out extrapolation, and structure never harms."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import offmap
+from offmap.fitting import _most_structure
+from offmap.heldout import edge_error
+from offmap.pseudometric import PseudometricConfig
+from offmap.rollout import rollout
+from offmap.sparsity import find_sparsity
+from offmap.systems import Box, slipping_unicycle, unicycle
+
+
+def drives(system, count=10, steps=25, seed=0, angles=()):
+    start, control = jax.random.split(jax.random.key(seed))
+    reach = (10.0, 10.0) + (1.0,) * (system.n - 2)
+    x0 = Box(tuple(-r for r in reach), reach).sample(start, count)
+    u = system.controls.sample(control, count, steps)
+    x = jax.vmap(lambda x, u: rollout(system.f, x, u, system.dt))(x0, u)
+    logs = [offmap.Trajectory(x[i], u[i], dt=system.dt) for i in range(count)]
+    return offmap.Dataset(logs, system.state_names, system.control_names, angles)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return offmap.fit(drives(unicycle(), angles=("theta",)))
+
+
+def test_heading_drops_out_in_the_tangent_frame(model):
+    assert model.retained.dynamics == ("theta", "omega", "v")
+    assert model.retained.tangent == ("omega", "v")
+    assert model.choices.used == "tangent"
+
+
+def test_predictions_hold_at_places_and_headings_without_data(model):
+    system = unicycle()
+    rng = np.random.default_rng(0)
+    x = rng.uniform([-500, -500, -9], [500, 500, 9], size=(200, 3))
+    u = np.asarray(system.controls.sample(jax.random.key(2), 200))
+    true = jax.vmap(system.f)(jnp.asarray(x), jnp.asarray(u))
+    np.testing.assert_allclose(model.predict(x, u), true, atol=1e-7)
+
+
+def test_motions_in_the_tangent_frame_obey_the_constraint(model):
+    x, u = np.array([3.0, -7.0, 2.5]), np.array([0.1, 0.7])
+    violation = model.constraints.gamma(x) @ np.append(model.predict(x, u), 1.0)
+    np.testing.assert_allclose(violation, 0, atol=1e-12)
+
+
+def test_standard_deviation_is_that_of_the_tangent_coordinates(model):
+    x, u = np.array([3.0, -7.0, 2.5]), np.array([0.1, 0.7])
+    _, std = model.predict(x, u, return_std=True)
+    # Forward speed and turn rate are uncertain; the sideways speed is not.
+    assert std[0] / std[1] == pytest.approx(abs(np.cos(2.5) / np.sin(2.5)), rel=1e-6)
+
+
+def test_update_keeps_both_dynamics(model):
+    (more,) = drives(unicycle(), count=1, seed=5)
+    noisy = offmap.Trajectory(
+        more.x + 0.05 * np.random.default_rng(0).normal(size=more.x.shape),
+        more.u,
+        dt=more.dt,
+        source="online",
+    )
+    updated = model.update(noisy)
+    assert updated.world.gps.x.shape[0] == model.world.gps.x.shape[0] + more.T
+    x, u = np.array([3.0, -7.0, 2.5]), np.array([0.1, 0.7])
+    np.testing.assert_allclose(updated.predict(x, u), model.predict(x, u), atol=1e-6)
+
+
+def test_a_robot_that_slips_is_not_projected():
+    slipping = offmap.fit(drives(slipping_unicycle(), angles=("theta",)))
+    assert slipping.constraints.c == 0
+    assert "predictions are not projected" in slipping.summary()
+
+
+def test_more_structure_wins_only_where_it_is_no_worse():
+    assert _most_structure({"none": 0.1, "projected": 0.1, "tangent": 0.1}) == "tangent"
+    assert _most_structure({"none": 0.1, "projected": 0.09, "tangent": 0.2}) == "projected"
+    assert _most_structure({"none": 0.1, "projected": 0.11, "tangent": 0.2}) == "none"
+    assert _most_structure({"none": 1e-12, "projected": 1e-9, "tangent": 1e-8}) == "tangent"
+
+
+def test_edge_error_sees_a_false_constraint(model):
+    samples = model.dataset.samples()
+    false = model.with_constraint(lambda x: jnp.array([[1.0, 0.0, 0.0, 0.0]]))
+    honest = model.with_constraint(None)
+    assert edge_error(false.predictor, samples, 0) > 100 * edge_error(honest.predictor, samples, 0)
+
+
+def test_an_input_that_enters_evenly_is_kept_by_its_slope():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(300, 3))
+    outputs = np.stack([z[:, 0] ** 2, z[:, 1]], axis=1)
+
+    def kept(check):
+        return find_sparsity(
+            z,
+            outputs,
+            ("a", "b", "c"),
+            None,
+            states=2,
+            key=jax.random.key(0),
+            config=PseudometricConfig(),
+            check=check,
+        )
+
+    assert "a" not in kept(None).reduction.names
+    checked = kept(1e-3)
+    assert checked.reduction.names == ("a", "b")
+    assert "slopes keep a, b" in checked.disagreement
