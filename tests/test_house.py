@@ -217,7 +217,7 @@ def test_search_finds_a_machine_name(tmp_path, text):
 
 
 def test_search_leaves_relative_paths_and_addresses_alone(tmp_path):
-    text = "data/home/x ./work/x ~/work/x $(OUT)/work/x https://example.com/home/x"
+    text = "data/home/x ./{0}/x ~/{0}/x $(OUT)/{0}/x https://example.com/home/x".format("work")
     write_tree(tmp_path, {"a.md": text})
     (tmp_path / "b.bin").write_bytes(b"\0/" + b"home/someone")
     assert machine_names(repository_files(tmp_path)) == []
