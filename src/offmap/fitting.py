@@ -23,7 +23,7 @@ from offmap.tangent import TangentFrame, tangent_frame
 from offmap.types import Gamma, Progress, silent
 
 _LEVEL = 1.02  # held-out errors within this ratio count as equal
-_FLOOR = 1e-7  # and so do all errors below this share of the spread of x'
+_FLOOR = 1e-4  # and so do all errors below this share of the spread of x'
 
 
 def fit(

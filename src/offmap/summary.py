@@ -91,7 +91,9 @@ def _constraints(
     if spectrum.size:
         lines[0] += f"   singular values {_numbers(spectrum)}"
         if not equations:
-            lines.append("            no gap in the spectrum: predictions are not projected")
+            lines.append(
+                "            none found, or none that helps: predictions are not projected"
+            )
     for i, equation in enumerate(equations):
         inputs = f"   depends on {', '.join(rows[i])}" if rows else ""
         lines.append(f"            {equation}{inputs}")
