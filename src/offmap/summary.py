@@ -56,7 +56,8 @@ def summarise(
         lines.append(f"            {choices.disagreement}")
     if len(choices.kernels) > 1:
         lines.append(f"kernel      {_ranked(choices.kernels)}")
-    lines += _constraints(retained.constraint, singular_values, equations)
+    rejected = choices.used == "none"
+    lines += _constraints(retained.constraint, singular_values, equations, rejected)
     if len(choices.structure) > 1:
         lines.append(f"structure   {_ranked(choices.structure, choices.used)}")
     if retained.tangent is not None:
@@ -85,15 +86,17 @@ def _inputs(
 
 
 def _constraints(
-    rows: tuple[tuple[str, ...], ...], spectrum: np.ndarray, equations: tuple[Equation, ...]
+    rows: tuple[tuple[str, ...], ...],
+    spectrum: np.ndarray,
+    equations: tuple[Equation, ...],
+    rejected: bool,
 ) -> list[str]:
     lines = [f"constraints c = {len(equations)}"]
     if spectrum.size:
         lines[0] += f"   singular values {_numbers(spectrum)}"
         if not equations:
-            lines.append(
-                "            none found, or none that helps: predictions are not projected"
-            )
+            reason = "no help at the held-out edge" if rejected else "no gap in the spectrum"
+            lines.append(f"            {reason}: predictions are not projected")
     for i, equation in enumerate(equations):
         inputs = f"   depends on {', '.join(rows[i])}" if rows else ""
         lines.append(f"            {equation}{inputs}")
