@@ -78,9 +78,9 @@ def find_sparsity(
         key=key,
         config=GPConfig(),
     )
-    errors = [max(error, _FLOOR) for error in errors]
+    level = [max(error, _FLOOR) for error in errors]
     small, large = np.argsort([len(reduction.names), len(other.names)])
-    winner = (reduction, other)[small if errors[small] <= _LEVEL * errors[large] else large]
+    winner = (reduction, other)[small if level[small] <= _LEVEL * level[large] else large]
     controls = {*reduction.names, *other.names} & {*names[states:]}
     winner = _keeping({*winner.names} | controls, names, owner, features)
     text = (

@@ -78,8 +78,14 @@ def test_what_a_control_can_change_is_no_constraint():
     xdot = np.stack([0.3 * u[:, 0] + rng.normal(size=800), rng.normal(size=800)], axis=1)
     library = Library(("a", "b"), ())
     features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
-    rows = discover(library, features, xdot, u, np.array([1.0, 0.01]))
-    assert all(row.weights[:, 0].any() is np.False_ for row in rows)
+
+    def says_something_of_a(significance):
+        noise = np.array([1.0, 0.01])
+        rows = discover(library, features, xdot, u, noise, significance=significance)
+        return any(row.weights[:, 0].any() for row in rows)
+
+    assert says_something_of_a(0.0), "without the test of the control it would be accepted"
+    assert not says_something_of_a(1e-6)
 
 
 def test_standard_errors_cover_the_truth():

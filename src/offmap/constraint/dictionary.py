@@ -169,7 +169,6 @@ def _candidates(
     search: _Search, n: int, max_terms: int, tolerance: float
 ) -> list[tuple[np.ndarray, np.ndarray, float]]:
     """Supports whose residual the noise explains, with weights: fewest terms first."""
-    q = len(search.column)
     active = np.flatnonzero(np.mean(search.terms**2, axis=0) > 0)
     degree = (search.function > 0).astype(int) + (search.column < n)
     found = []
@@ -184,7 +183,6 @@ def _candidates(
                 (size, int(degree[s].sum()), float(r), s, w)
                 for s, w, r in zip(block[good], weights[good], ratio[good], strict=True)
             ]
-    assert q > 0
     found.sort(key=lambda item: item[:3])
     return [(support, weights, ratio) for _, _, ratio, support, weights in found]
 

@@ -1,6 +1,6 @@
 """Covariance functions in matrix-product form: each maps two sets of points to a matrix.
 
-Parameters are stored as logarithms, so any real value is legal. `reference(d)` gives the starting
+Parameters are stored as logarithms, so any real value is legal. `kernel_named` gives the starting
 point of a hyperparameter search on standardised data.
 """
 
