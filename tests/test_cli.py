@@ -39,3 +39,17 @@ def test_an_unknown_system_is_refused():
     answer = offmap("reproduce", "hovercraft")
     assert answer.returncode != 0
     assert "Traceback" not in answer.stdout + answer.stderr
+
+
+def test_compiled_programs_are_kept_between_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    code = (
+        "import sys; sys.argv = ['offmap', 'reproduce', 'unicycle', '--trials', '0']\n"
+        "import jax, jax.numpy as jnp\n"
+        "from offmap.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: jax.jit(lambda a: jnp.linalg.svd(a @ a.T))(jnp.eye(5))"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=True)
+    assert any((tmp_path / "offmap" / "jax").iterdir())

@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import jax
 import tyro
+from threadpoolctl import threadpool_limits
 
 from offmap.cli.console import console
 from offmap.cli.reproduce import Demo, Reproduce
@@ -19,6 +21,7 @@ Command = (
 def main() -> None:
     """Entry point of the command `offmap`."""
     _cache_compilations()
+    threadpool_limits(1, "blas")  # JAX has threads of its own: more would fight for the same cores
     command = tyro.cli(
         Command,
         prog="offmap",
@@ -33,8 +36,7 @@ def main() -> None:
 
 def _cache_compilations() -> None:
     """Keep compiled programs between runs, so that the second run of a command starts at once."""
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(root) / "offmap" / "jax"))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
-    # JAX and BLAS would otherwise compete for the same few cores.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(root / "offmap" / "jax"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
