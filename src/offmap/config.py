@@ -46,7 +46,7 @@ class Config:
     def preset(name: Preset) -> "Config":
         """The named preset: "paper" (the paper's stages and kernels, repaired) or "default"."""
         if name == "paper":
-            return Config()
+            return Config(dynamics=GPConfig(noise_floor=1e-8))
         if name == "default":
             return Config(
                 slope_check=1e-3,

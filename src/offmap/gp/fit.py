@@ -16,7 +16,7 @@ from offmap.gp.kernels import AbstractKernel, KernelName, bounds, starts
 from offmap.gp.likelihood import log_marginal_likelihood
 from offmap.gp.posterior import IndependentGPs, Scaling, condition, extend
 
-_NOISE = (1e-10, 1e-4, 1.0)  # variance of standardised outputs: lower bound, start, upper bound
+_NOISE = (1e-4, 1.0)  # variance of standardised outputs: start and upper bound of the search
 _HOPELESS = 1e12  # stands in for the likelihood where the covariance does not factor
 
 
@@ -30,6 +30,9 @@ class GPConfig:
     hyper_points: int = 600
     """Hyperparameters are fitted to at most this many points; all points are conditioned on."""
     iterations: int = 150
+    noise_floor: float = 1e-10
+    """Least noise variance of a standardised output. Below 1e-8 the likelihood of noise-free data
+    is itself round-off, which kernels with straight parts bear and a plain RBF does not."""
     centre: bool = True
     """Subtract the mean of the outputs; off for functions whose zero means something."""
 
@@ -97,7 +100,11 @@ def _fit_primary(
     z = (jnp.asarray(x[chosen]) - scaling.x_mean[None]) / scaling.x_scale[None]
     targets = (jnp.asarray(y[chosen]) - scaling.y_mean[None]) / scaling.y_scale[None]
     kernel, noise = maximise_likelihood(
-        starts(config.kernel, x.shape[1], controls), z, targets, iterations=config.iterations
+        starts(config.kernel, x.shape[1], controls),
+        z,
+        targets,
+        iterations=config.iterations,
+        noise_floor=config.noise_floor,
     )
     return condition(kernel, noise, scaling, jnp.asarray(x), jnp.asarray(y))
 
@@ -108,6 +115,7 @@ def maximise_likelihood(
     y: Float[Array, "N p"],
     *,
     iterations: int,
+    noise_floor: float = 1e-10,
 ) -> tuple[AbstractKernel, Float[Array, " p"]]:
     """Kernel and noise variance that maximise the marginal likelihood of each standardised output.
 
@@ -116,11 +124,11 @@ def maximise_likelihood(
     """
     kernels = begin if isinstance(begin, tuple) else (begin,)
     low, high = bounds(kernels[0])
-    lower, upper = _flat((low, np.log(_NOISE[0]))), _flat((high, np.log(_NOISE[2])))
+    lower, upper = _flat((low, np.log(noise_floor))), _flat((high, np.log(_NOISE[1])))
     # A wrong period looks hopeless at a low noise level, whichever it is: try several levels too.
-    levels = (_NOISE[1],) if len(kernels) == 1 else (_NOISE[1], 1e-2, 0.3)
+    levels = (_NOISE[0],) if len(kernels) == 1 else (_NOISE[0], 1e-2, 0.3)
     beginnings = [_flat((kernel, np.log(level))) for kernel in kernels for level in levels]
-    leaves, structure = jax.tree.flatten((kernels[0], jnp.log(_NOISE[1])))
+    leaves, structure = jax.tree.flatten((kernels[0], jnp.log(_NOISE[0])))
     splits = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
     def unflatten(vector: np.ndarray) -> tuple[AbstractKernel, Array]:
