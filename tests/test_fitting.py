@@ -66,7 +66,7 @@ def test_update_keeps_both_dynamics(model):
         source="online",
     )
     updated = model.update(noisy)
-    assert updated.world.gps.x.shape[0] == model.world.gps.x.shape[0] + more.T
+    assert updated.world.regressor.x.shape[0] == model.world.regressor.x.shape[0] + more.T
     x, u = np.array([3.0, -7.0, 2.5]), np.array([0.1, 0.7])
     np.testing.assert_allclose(updated.predict(x, u), model.predict(x, u), atol=1e-6)
 

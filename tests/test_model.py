@@ -368,7 +368,7 @@ def shared(offline, noisy):
 def test_update_with_shared_noise_counts_every_sample_once(shared):
     (more,) = drive(ONLINE, 1, 5, 5, seed=3, source="online")
     updated = shared.update(more)
-    assert updated.predictor.dynamics.gps.x.shape[0] == len(updated.dataset.samples())
+    assert updated.predictor.dynamics.regressor.x.shape[0] == len(updated.dataset.samples())
 
 
 def test_one_noise_level_per_source_beats_a_shared_one(plain, shared, noisy):
@@ -377,7 +377,7 @@ def test_one_noise_level_per_source_beats_a_shared_one(plain, shared, noisy):
     per_source = plain.update(noisy)
     assert rollout_error(shared, tests) > 20 * rollout_error(per_source, tests)
     assert rollout_error(per_source, tests) < 1.05 * rollout_error(plain, tests)
-    noise = np.asarray(per_source.predictor.dynamics.gps.noise)
+    noise = np.asarray(per_source.predictor.dynamics.regressor.noise)
     assert np.all(noise[:, 250:] > 100 * noise[:, :250].max())
 
 

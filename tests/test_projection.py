@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offmap.projection import project, tangent_projector
+from offmap.projection import project, soft_project, tangent_projector, unit_residual
 
 SHAPES = [(3, 1), (6, 4), (5, 2), (4, 4), (3, 0)]  # (n, c): from no freedom left to no constraint
 project_one = jax.jit(project)
@@ -200,3 +200,45 @@ def test_compiled_and_batched_equal_one_by_one(n, c, single):
     for k, together in enumerate(project_all(xdot, gamma)[:5]):
         alone = single(jnp.asarray(xdot[k]), jnp.asarray(gamma[k]))
         np.testing.assert_allclose(together, alone, atol=1e-13)
+
+
+# --- soft projection: the likeliest velocity, given a prediction and a constraint that may be wrong
+
+soft_one = jax.jit(soft_project)
+
+
+@pytest.mark.parametrize(("n", "c"), SHAPES)
+def test_soft_projection_minimises_both_misfits(n, c):
+    xdot, gamma = (values[0] for values in problems(n, c, count=1, seed=30))
+    rng = np.random.default_rng(31)
+    variance, softness = rng.uniform(0.1, 2, n), rng.uniform(0.05, 1, c)
+    G = gamma[:, :-1] / np.linalg.norm(gamma[:, :-1], axis=1, keepdims=True)
+    g = gamma[:, -1] / np.linalg.norm(gamma[:, :-1], axis=1)
+    found, covariance = soft_one(xdot, variance, gamma, softness)
+    precision = np.diag(1 / variance) + G.T @ np.diag(softness**-2.0) @ G
+    gradient = (found - xdot) / variance + G.T @ ((G @ found + g) / softness**2)
+    np.testing.assert_allclose(gradient, 0, atol=1e-7)
+    np.testing.assert_allclose(covariance, np.linalg.inv(precision), atol=1e-9)
+
+
+def test_soft_projection_becomes_firm_or_vanishes_in_its_limits():
+    xdot, gamma = (values[0] for values in problems(6, 4, count=1, seed=32))
+    equal = np.full(6, 0.7)
+    firm, _ = soft_one(xdot, equal, gamma, np.zeros(4))
+    np.testing.assert_allclose(firm, project_one(xdot, gamma), atol=1e-9)
+    free, _ = soft_one(xdot, equal, gamma, np.full(4, 1e9))
+    np.testing.assert_allclose(free, xdot, atol=1e-9)
+    # A component that is known for sure is left alone.
+    known, _ = soft_one(xdot, np.array([1e-14, 1, 1, 1, 1, 1]), gamma, np.zeros(4))
+    np.testing.assert_allclose(known[0], xdot[0], atol=1e-6)
+    np.testing.assert_allclose(unit_residual(known, jnp.asarray(gamma)), 0, atol=1e-6)
+
+
+def test_soft_projection_stays_finite_where_rank_is_lost():
+    xdot, gamma = (values[0] for values in problems(5, 2, count=1, seed=33))
+    repeated = np.vstack([gamma, gamma[:1], np.zeros((1, 6))])
+    found, covariance = soft_one(xdot, np.ones(5), repeated, np.zeros(4))
+    np.testing.assert_allclose(found, project_one(xdot, gamma), atol=1e-6)
+    assert np.all(np.isfinite(covariance))
+    still, _ = soft_one(xdot, np.zeros(5), gamma, np.zeros(2))
+    np.testing.assert_allclose(still, xdot)

@@ -5,6 +5,7 @@ from typing import Literal
 
 from offmap.constraint import ConstraintConfig
 from offmap.gp import GPConfig, KernelName
+from offmap.mlp import MLPConfig
 from offmap.pseudometric import PseudometricConfig
 from offmap.rollout import Integrator
 
@@ -23,9 +24,12 @@ class Config:
     """Cross-check the pseudometric: inputs along which a GP has this mean squared slope matter."""
     embed_angles: bool = False
     """Show declared angles to the learners as (sin, cos)."""
-    dynamics: GPConfig = field(default_factory=GPConfig)
+    dynamics: GPConfig | MLPConfig = field(default_factory=GPConfig)
     kernels: tuple[KernelName, ...] = ("rbf",)
     """Candidates for the dynamics; the one that best extrapolates to the edge of the data wins."""
+    discovery_points: int | None = None
+    """Structure is discovered on at most this many samples of the primary source (None: on all);
+    the model that comes out of it is conditioned on all."""
     constraint: ConstraintConfig = field(default_factory=ConstraintConfig)
     selection_points: int = 400
     """Samples on which candidate kernels are compared."""
@@ -50,6 +54,7 @@ class Config:
         if name == "default":
             return Config(
                 slope_check=1e-3,
+                discovery_points=2000,
                 embed_angles=True,
                 kernels=("affine", "rbf", "rbf+linear"),
                 dictionary=True,

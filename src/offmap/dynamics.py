@@ -1,4 +1,4 @@
-"""The learned dynamics f̂: retained inputs, then one GP for each component of the velocity."""
+"""The learned dynamics f̂: retained inputs, then a regressor for the velocity."""
 
 import equinox as eqx
 import jax
@@ -8,23 +8,25 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from offmap.data import Samples
 from offmap.gp import GPConfig, IndependentGPs, fit_gps, fold_in
+from offmap.mlp import MLPConfig, fit_mlp
 from offmap.pseudometric import Reduction
+from offmap.regressor import AbstractRegressor
 from offmap.tangent import TangentFrame
 
 
 class Dynamics(eqx.Module):
     """x' = f̂(x_red, u) (paper eq. learned_dynamics): "GP" with all inputs, "DGP" with retained.
 
-    With a frame, the GPs give the coordinates of x' among the motions a constraint allows.
+    With a frame, the regressor gives the coordinates of x' among the motions a constraint allows.
     """
 
     reduction: Reduction
-    gps: IndependentGPs
+    regressor: AbstractRegressor
     frame: TangentFrame | None = None
 
     def __call__(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
         """Posterior mean of x' at one state and control."""
-        mean = self.gps(self.reduction(jnp.concatenate([x, u])))
+        mean = self.regressor(self.reduction(jnp.concatenate([x, u])))
         if self.frame is None:
             return mean
         basis, drift = self.frame(x)
@@ -32,7 +34,7 @@ class Dynamics(eqx.Module):
 
     def variance(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
         """Posterior variance of each component of x'."""
-        variance = self.gps.variance(self.reduction(jnp.concatenate([x, u])))
+        variance = self.regressor.variance(self.reduction(jnp.concatenate([x, u])))
         if self.frame is None:
             return variance
         basis, _ = self.frame(x)
@@ -44,41 +46,63 @@ def fit_dynamics(
     reduction: Reduction,
     *,
     key: PRNGKeyArray,
-    config: GPConfig,
+    config: GPConfig | MLPConfig,
     frame: TangentFrame | None = None,
 ) -> Dynamics:
     """Fit f̂ to measured (x, u, x') on the inputs that `reduction` keeps (paper IV-A-3)."""
     n, m = samples.x.shape[1], samples.u.shape[1]
-    gps = fit_gps(
-        reduced_inputs(samples, reduction),
-        targets(samples, frame),
-        samples.source,
-        key=key,
-        config=config,
-        controls=reduction.rows_of(range(n, n + m)),
-    )
+    z, y, source = reduced_inputs(samples, reduction), targets(samples, frame), samples.source
+    if isinstance(config, MLPConfig):
+        return Dynamics(reduction, fit_mlp(z, y, source, key=key, config=config), frame)
+    controls = reduction.rows_of(range(n, n + m))
+    gps = fit_gps(z, y, source, key=key, config=config, controls=controls)
     return Dynamics(reduction, gps, frame)
 
 
+def complete_dynamics(
+    dynamics: Dynamics, samples: Samples, primary: int, *, config: GPConfig | MLPConfig
+) -> Dynamics:
+    """The dynamics conditioned on all samples, where it was fitted to some of them."""
+    if dynamics.regressor.points() == len(samples):
+        return dynamics
+    if isinstance(config, GPConfig):
+        in_base = _in_base(samples, primary, config)
+        z, y = reduced_inputs(samples, dynamics.reduction), targets(samples, dynamics.frame)
+        base = dynamics.regressor.conditioned(z[in_base], y[in_base])
+        dynamics = Dynamics(dynamics.reduction, base, dynamics.frame)
+    return update_dynamics(dynamics, samples, primary, config=config)
+
+
 def update_dynamics(
-    dynamics: Dynamics, samples: Samples, primary: int, *, config: GPConfig
+    dynamics: Dynamics, samples: Samples, primary: int, *, config: GPConfig | MLPConfig
 ) -> Dynamics:
     """Condition on all samples, keeping the factorisation of those the fit was based on.
 
-    `samples` begin with those of the fit, in their order; further ones come behind.
+    `samples` begin with those of the fit, in their order; further ones come behind. Networks are
+    trained again.
     """
-    in_base = np.ones(len(samples), bool) if config.noise == "shared" else samples.source == primary
-    base = np.flatnonzero(in_base)[: dynamics.gps.base[0].shape[0]]
+    z, y = reduced_inputs(samples, dynamics.reduction), targets(samples, dynamics.frame)
+    if isinstance(config, MLPConfig):
+        again = fit_mlp(z, y, samples.source, key=jax.random.key(0), config=config)
+        return Dynamics(dynamics.reduction, again, dynamics.frame)
+    gps = dynamics.regressor
+    assert isinstance(gps, IndependentGPs)
+    base = np.flatnonzero(_in_base(samples, primary, config))[: gps.base[0].shape[0]]
     further = np.setdiff1d(np.arange(len(samples)), base)
     gps = fold_in(
-        dynamics.gps.without_extension(),
-        reduced_inputs(samples, dynamics.reduction)[further],
-        targets(samples, dynamics.frame)[further],
+        gps.without_extension(),
+        z[further],
+        y[further],
         samples.source[further],
         config=config,
         known=primary,
     )
     return Dynamics(dynamics.reduction, gps, dynamics.frame)
+
+
+def _in_base(samples: Samples, primary: int, config: GPConfig) -> np.ndarray:
+    """Mask of the samples whose noise level the hyperparameter search found."""
+    return np.full(len(samples), config.noise == "shared") | (samples.source == primary)
 
 
 def reduced_inputs(samples: Samples, reduction: Reduction) -> Float[np.ndarray, "N r"]:

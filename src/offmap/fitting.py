@@ -10,12 +10,20 @@ from jaxtyping import Array
 
 from offmap.config import Config, Preset
 from offmap.constraint import DictionaryConstraint, Library, fit_dictionary
-from offmap.data import Dataset
-from offmap.dynamics import Dynamics, fit_dynamics, reduced_inputs, targets
+from offmap.data import Dataset, Samples
+from offmap.dynamics import (
+    Dynamics,
+    complete_dynamics,
+    fit_dynamics,
+    reduced_inputs,
+    targets,
+)
 from offmap.features import Features
 from offmap.gp import GPConfig, choose_kernel
 from offmap.heldout import edge_error
-from offmap.model import Model, Predictor, learn_constraint, stage_keys
+from offmap.mlp import MLPConfig
+from offmap.model import Model, Predictor, learn_rows, stage_keys
+from offmap.projection import unit_residual
 from offmap.pseudometric import Reduction
 from offmap.sparsity import Sparsity, find_sparsity
 from offmap.summary import Choices
@@ -23,6 +31,7 @@ from offmap.tangent import TangentFrame, tangent_frame
 from offmap.types import Gamma, Progress, silent
 
 _LEVEL = 1.02  # held-out errors within this ratio count as equal
+_SOFT_POINTS = 3000  # beyond, a variance for every prediction costs too much
 _FLOOR = 1e-4  # and so do all errors below this share of the spread of x'
 
 
@@ -31,6 +40,7 @@ def fit(
     preset: Preset = "default",
     *,
     config: Config | None = None,
+    dynamics: Literal["gp", "mlp"] | None = None,
     sparsify: bool | None = None,
     project: Literal["none", "learned"] | Gamma | None = None,
     seed: int = 0,
@@ -42,6 +52,7 @@ def fit(
         dataset: the trajectories.
         preset: "default" (the best we know) or "paper" (the paper's method).
         config: settings for every stage, instead of a preset.
+        dynamics: "gp" (Gaussian processes) or "mlp" (an ensemble of neural networks).
         sparsify: False uses all inputs (the paper's GP), True the retained ones (its DGP).
         project: "none", "learned", or a known Γ: a function from a state to (c, n + 1).
         seed: makes the result reproducible.
@@ -49,6 +60,8 @@ def fit(
     """
     dataset.check_inputs()
     config = config or Config.preset(preset)
+    if dynamics is not None:
+        config = replace(config, dynamics=_regressor(dynamics, config))
     if sparsify is not None:
         config = replace(config, sparsify=sparsify)
     known = project if callable(project) else None
@@ -61,14 +74,13 @@ def fit(
         config = replace(config, project=project)
     if known is not None:
         _check_gamma(known, dataset)
-    samples = dataset.samples()
-    primary = int(np.argmax(np.bincount(samples.source)))
+    primary = int(np.argmax(np.bincount(dataset.samples().source)))
     keys = stage_keys(seed)
 
     progress("pseudometric: which inputs matter")
-    sparsity = _sparsify(dataset, samples.xdot, primary, keys.pseudometric, config)
-    progress("dynamics: fitting one GP per state derivative")
-    world, kernels = _fit_world(dataset, sparsity.reduction, primary, keys.dynamics, config)
+    sparsity = _sparsify(dataset, dataset.samples().xdot, primary, keys.pseudometric, config)
+    progress("dynamics: fitting x' = f(x, u)")
+    world, kernels = _fit(dataset, sparsity.reduction, None, primary, keys.dynamics, config)
     model = Model(
         Predictor(world, None),
         world,
@@ -83,32 +95,46 @@ def fit(
     progress("constraint: which motions are impossible")
     if known is not None:
         return constrain(model, known)
-    return model if config.project == "none" else _discover(model)
+    return model.with_constraint(None) if config.project == "none" else _discover(model)
 
 
 def constrain(model: Model, gamma: Gamma | None) -> Model:
     """The model made to obey Γ in the way its settings say; None takes any constraint away.
 
     By projection alone (the paper), or by whatever predicts the held-out edge of the data best:
-    no constraint, projection onto it, or dynamics learned in its tangent frame.
+    no constraint, a soft or a firm projection onto it, or dynamics in its tangent frame.
     """
-    projected = model.with_constraint(gamma, model.constraint_fit)
     if gamma is None or not model.config.tangent:
-        return projected
+        return model.with_constraint(gamma, model.constraint_fit)
     samples = model.dataset.samples()
     primary = model.dataset.sources.index(model.primary)
     tangent = _fit_tangent(model, gamma, primary)
     candidates = {
-        "none": model.with_constraint(None, model.constraint_fit),
-        "projected": projected,
-        "tangent": replace(projected, predictor=Predictor(tangent, gamma)),
+        "none": Predictor(model.world, None),
+        "soft": Predictor(model.world, gamma, _softness(gamma, samples, primary)),
+        "projected": Predictor(model.world, gamma),
+        "tangent": Predictor(tangent, gamma),
     }
+    if len(samples) > _SOFT_POINTS:
+        del candidates["soft"]
     scores = {
-        name: edge_error(candidate.predictor, samples, primary)
-        for name, candidate in candidates.items()
+        name: edge_error(candidate, samples, primary) for name, candidate in candidates.items()
     }
     best = _most_structure(scores)
-    return replace(candidates[best], choices=replace(model.choices, structure=scores, used=best))
+    model = replace(model, choices=replace(model.choices, structure=scores, used=best))
+    if best != "tangent":
+        chosen = candidates[best]
+        return model.with_constraint(chosen.gamma, model.constraint_fit, chosen.softness)
+    complete = complete_dynamics(tangent, samples, primary, config=model.config.dynamics)
+    return replace(model, predictor=Predictor(complete, gamma))
+
+
+def _softness(gamma: Gamma, samples: Samples, primary: int) -> Array:
+    """How far the measured motions of the primary source are from obeying each row of Γ."""
+    own = samples.take(np.flatnonzero(samples.source == primary)[:_SOFT_POINTS])
+    rows = jax.vmap(lambda x, xdot: unit_residual(xdot, gamma(x)))
+    residual = rows(jnp.asarray(own.x), jnp.asarray(own.xdot))
+    return jnp.sqrt(jnp.mean(residual**2, axis=0))
 
 
 def _most_structure(scores: dict[str, float]) -> str:
@@ -141,12 +167,28 @@ def _sparsify(
     )
 
 
-def _fit_world(
-    dataset: Dataset, reduction: Reduction, primary: int, key: Array, config: Config
+def _fit(
+    dataset: Dataset,
+    reduction: Reduction,
+    frame: TangentFrame | None,
+    primary: int,
+    key: Array,
+    config: Config,
 ) -> tuple[Dynamics, dict[str, float]]:
-    """Dynamics in the coordinates of the data."""
-    gp, scores = _choose(dataset, reduction, None, primary, key, config)
-    return fit_dynamics(dataset.samples(), reduction, key=key, config=gp), scores
+    """Dynamics in the coordinates of the data or of a frame, from as many samples as it takes."""
+    settings, scores = _choose(dataset, reduction, frame, primary, key, config)
+    samples = _thinned(dataset.samples(), primary, key, config.discovery_points)
+    return fit_dynamics(samples, reduction, key=key, config=settings, frame=frame), scores
+
+
+def _thinned(samples: Samples, primary: int, key: Array, most: int | None) -> Samples:
+    """All samples but those of the primary source beyond `most`, which are drawn at random."""
+    own = np.flatnonzero(samples.source == primary)
+    if most is None or len(own) <= most:
+        return samples
+    chosen = own[np.asarray(jax.random.permutation(key, len(own)))[:most]]
+    others = np.flatnonzero(samples.source != primary)
+    return samples.take(np.sort(np.concatenate([chosen, others])))
 
 
 def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> Dynamics:
@@ -156,8 +198,8 @@ def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> Dynamics:
     own = samples.x[samples.source == primary]
     frame = tangent_frame(gamma, own, _periodic(dataset, gamma))
     reduction = _sparsify(dataset, targets(samples, frame), primary, key, config).reduction
-    gp, _ = _choose(dataset, reduction, frame, primary, key, config)
-    return fit_dynamics(samples, reduction, key=key, config=gp, frame=frame)
+    dynamics, _ = _fit(dataset, reduction, frame, primary, key, config)
+    return dynamics
 
 
 def _choose(
@@ -167,8 +209,10 @@ def _choose(
     primary: int,
     key: Array,
     config: Config,
-) -> tuple[GPConfig, dict[str, float]]:
+) -> tuple[GPConfig | MLPConfig, dict[str, float]]:
     """GP settings with the candidate kernel that best extrapolates, and the scores of all."""
+    if isinstance(config.dynamics, MLPConfig):
+        return config.dynamics, {}
     if len(config.kernels) == 1:
         return replace(config.dynamics, kernel=config.kernels[0]), {}
     samples = dataset.samples()
@@ -189,16 +233,14 @@ def _choose(
 
 def _discover(model: Model) -> Model:
     """Learn the constraint: rows of normal spaces, or short equations where they explain more."""
-    with_rows = learn_constraint(model)
-    found = with_rows.constraint_fit
-    assert found is not None
+    found = learn_rows(model)
     if model.config.dictionary:
         dataset = model.dataset
         equations = fit_dictionary(
             found,
             dataset.samples(),
             dataset.sources.index(model.primary),
-            np.sqrt(np.asarray(model.world.gps.noise[:, 0])),
+            model.world.regressor.noise_level(),
             Library(dataset.state_names, dataset.angle_indices or tuple(range(dataset.n))),
             key=stage_keys(model.seed).constraint,
             config=model.config.constraint,
@@ -215,6 +257,13 @@ def _periodic(dataset: Dataset, gamma: Gamma) -> tuple[int, ...]:
     used = np.any(np.asarray(gamma.weights) != 0, axis=(0, 2))
     labels = {label for label, kept in zip(gamma.library.labels, used, strict=True) if kept}
     return tuple(i for i, name in enumerate(dataset.state_names) if name not in labels)
+
+
+def _regressor(name: str, config: Config) -> GPConfig | MLPConfig:
+    if name not in ("gp", "mlp"):
+        raise ValueError(f'`dynamics` is "gp" or "mlp"; got {name!r}. Choose one of them.')
+    wanted = GPConfig if name == "gp" else MLPConfig
+    return config.dynamics if isinstance(config.dynamics, wanted) else wanted()
 
 
 def _check_gamma(gamma: Gamma, dataset: Dataset) -> None:

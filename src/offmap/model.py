@@ -14,9 +14,9 @@ from jaxtyping import Array, Float
 from offmap.config import Config
 from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_equations
 from offmap.data import Dataset, Trajectory
-from offmap.dynamics import Dynamics, update_dynamics
+from offmap.dynamics import Dynamics, complete_dynamics, update_dynamics
 from offmap.projection import project as project_onto
-from offmap.projection import tangent_projector
+from offmap.projection import soft_project, tangent_projector
 from offmap.pseudometric import Pseudometric
 from offmap.rollout import rollout
 from offmap.summary import Choices, Retained, summarise
@@ -24,27 +24,35 @@ from offmap.types import Gamma
 
 
 class Predictor(eqx.Module):
-    """The numbers behind a model: f̂ and, if there is a constraint, Γ."""
+    """The numbers behind a model: f̂ and, if there is a constraint, Γ and how firmly it holds."""
 
     dynamics: Dynamics
     gamma: Gamma | None
+    softness: Float[Array, " c"] | None = None
+    """Standard deviation of what motions leave of each constraint; None: it holds exactly."""
 
     def __call__(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
-        """f̂(x, u) projected onto {x' : G(x) x' + g(x) = 0}."""
+        """f̂(x, u) projected onto {x' : G(x) x' + g(x) = 0}, or drawn towards it."""
         xdot = self.dynamics(x, u)
         if self.gamma is None or self.dynamics.frame is not None:
             return xdot  # motions in a tangent frame obey the constraint as they are
-        return project_onto(xdot, self.gamma(x))
+        if self.softness is None:
+            return project_onto(xdot, self.gamma(x))
+        variance = self.dynamics.variance(x, u)
+        return soft_project(xdot, variance, self.gamma(x), self.softness)[0]
 
     def with_std(
         self, x: Float[Array, " n"], u: Float[Array, " m"]
     ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         """Prediction and the standard deviation of its components after projection."""
         variance = self.dynamics.variance(x, u)
-        if self.gamma is not None and self.dynamics.frame is None:
-            projector = tangent_projector(self.gamma(x))
-            variance = projector**2 @ variance
-        return self(x, u), jnp.sqrt(variance)
+        if self.gamma is None or self.dynamics.frame is not None:
+            return self.dynamics(x, u), jnp.sqrt(variance)
+        xdot, gamma = self.dynamics(x, u), self.gamma(x)
+        if self.softness is None:
+            return project_onto(xdot, gamma), jnp.sqrt(tangent_projector(gamma) ** 2 @ variance)
+        xdot, covariance = soft_project(xdot, variance, gamma, self.softness)
+        return xdot, jnp.sqrt(jnp.maximum(jnp.diag(covariance), 0.0))
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,8 @@ class Model:
 
     predictor: Predictor
     world: Dynamics
-    """The dynamics before any constraint; the predictor's own unless that is in a frame."""
+    """The dynamics before any constraint; the predictor's own unless that is in a frame, and then
+    perhaps conditioned on some of the samples only, until it is asked for."""
     config: Config
     dataset: Dataset
     primary: str
@@ -162,26 +171,43 @@ class Model:
                 dynamics, dataset.samples(), primary, config=self.config.dynamics
             )
 
-        world = updated(self.world)
-        own = self.predictor.dynamics
+        own, world = self.predictor.dynamics, self.world
+        if world.regressor.points() == len(self.dataset.samples()):
+            world = updated(world)
         dynamics = world if own is self.world else updated(own)
-        model = replace(
-            self, predictor=Predictor(dynamics, self.predictor.gamma), world=world, dataset=dataset
-        )
+        predictor = eqx.tree_at(lambda p: p.dynamics, self.predictor, dynamics)
+        model = replace(self, predictor=predictor, world=world, dataset=dataset)
         relearn = self.constraint_fit is not None and self.config.constraint.sample_at == "all"
-        return learn_constraint(model) if relearn else model
+        if not relearn:
+            return model
+        found = learn_rows(model)
+        return model.with_constraint(found.gamma, found)
 
-    def with_constraint(self, gamma: Gamma | None, fit: ConstraintFit | None = None) -> "Model":
+    def with_constraint(
+        self,
+        gamma: Gamma | None,
+        fit: ConstraintFit | None = None,
+        softness: Float[Array, " c"] | None = None,
+    ) -> "Model":
         """The dynamics before any constraint, projected onto another one, or none."""
-        return replace(self, predictor=Predictor(self.world, gamma), constraint_fit=fit)
+        world = complete_dynamics(
+            self.world,
+            self.dataset.samples(),
+            self.dataset.sources.index(self.primary),
+            config=self.config.dynamics,
+        )
+        predictor = Predictor(world, gamma, softness)
+        return replace(self, predictor=predictor, world=world, constraint_fit=fit)
 
     def mean_only(self) -> "Model":
         """The same predictions without what standard deviations and updates need: far smaller."""
 
         def light(dynamics: Dynamics) -> Dynamics:
-            return Dynamics(dynamics.reduction, dynamics.gps.mean_only(), dynamics.frame)
+            return Dynamics(dynamics.reduction, dynamics.regressor.mean_only(), dynamics.frame)
 
-        predictor = Predictor(light(self.predictor.dynamics), self.predictor.gamma)
+        predictor = self.predictor
+        if predictor.softness is None:  # a soft projection needs the variance for its mean
+            predictor = Predictor(light(predictor.dynamics), predictor.gamma)
         return replace(self, predictor=predictor, world=light(self.world))
 
     def summary(self) -> str:
@@ -197,10 +223,10 @@ class Model:
         )
 
 
-def learn_constraint(model: Model) -> Model:
-    """The model projected onto the rows of Γ̂ learned from its own dynamics (paper IV-B)."""
+def learn_rows(model: Model) -> ConstraintFit:
+    """The rows of Γ̂ learned from the model's own dynamics (paper IV-B)."""
     dataset = model.dataset
-    found = fit_constraint(
+    return fit_constraint(
         model.world,
         dataset.samples(),
         dataset.sources.index(model.primary),
@@ -208,7 +234,6 @@ def learn_constraint(model: Model) -> Model:
         key=stage_keys(model.seed).constraint,
         config=model.config.constraint,
     )
-    return model.with_constraint(found.gamma, found)
 
 
 class StageKeys(NamedTuple):

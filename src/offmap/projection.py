@@ -18,6 +18,32 @@ def project(xdot: Float[Array, " n"], gamma: Float[Array, "c q"]) -> Float[Array
     return xdot - _correction(G, G @ xdot + g)
 
 
+def soft_project(
+    xdot: Float[Array, " n"],
+    variance: Float[Array, " n"],
+    gamma: Float[Array, "c q"],
+    softness: Float[Array, " c"],
+) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
+    """The likeliest velocity given a prediction and a constraint that may not hold exactly.
+
+    ẋ ~ N(ẋ_pred, Σ) with Σ = diag(variance), and G ẋ + g ~ N(0, S) with S = diag(softness²) for
+    rows of unit G, so ẋ = ẋ_pred − Σ Gᵀ (G Σ Gᵀ + S)⁻¹ (G ẋ_pred + g). Also its covariance.
+    """
+    G, g = _unit(gamma)
+    covariance = jnp.diag(variance)
+    innovation = G @ covariance @ G.T + jnp.diag(softness**2)
+    # Rows that repeat each other make it singular: as little as the rank tolerance keeps it whole.
+    least = _RANK_TOLERANCE * jnp.trace(innovation) + jnp.finfo(xdot.dtype).tiny
+    gain = jnp.linalg.solve(innovation + least * jnp.eye(G.shape[0]), G @ covariance).T
+    return xdot - gain @ (G @ xdot + g), covariance - gain @ G @ covariance
+
+
+def unit_residual(xdot: Float[Array, " n"], gamma: Float[Array, "c q"]) -> Float[Array, " c"]:
+    """By how much a velocity breaks each constraint, for rows scaled to unit G."""
+    G, g = _unit(gamma)
+    return G @ xdot + g
+
+
 def tangent_projector(gamma: Float[Array, "c q"]) -> Float[Array, "n n"]:
     """I − Gᵀ (G Gᵀ)⁺ G, the linear part of the projection."""
     G, _ = _unit(gamma)

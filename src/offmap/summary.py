@@ -16,7 +16,8 @@ class Choices:
     kernels: dict[str, float]
     """Error of each candidate kernel of the dynamics."""
     structure: dict[str, float]
-    """Error without constraint ("none"), projected onto it, and in its tangent frame."""
+    """Error without constraint ("none"), drawn towards it in the metric of the GP's covariance
+    ("soft"), projected onto it ("projected"), and in its tangent frame ("tangent")."""
     used: str = ""
     """Which of these structures the model has."""
     disagreement: str = ""

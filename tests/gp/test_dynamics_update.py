@@ -96,8 +96,12 @@ def test_dynamics_are_learned_on_retained_inputs(from_offline):
 
 def test_fit_then_update_equals_fit_on_everything(from_offline, from_everything):
     updated = update(from_offline, everything)
-    jax.tree.map(np.testing.assert_array_equal, updated.gps.kernel, from_everything.gps.kernel)
-    np.testing.assert_allclose(updated.gps.alpha, from_everything.gps.alpha, rtol=1e-10, atol=1e-10)
+    jax.tree.map(
+        np.testing.assert_array_equal, updated.regressor.kernel, from_everything.regressor.kernel
+    )
+    np.testing.assert_allclose(
+        updated.regressor.alpha, from_everything.regressor.alpha, rtol=1e-10, atol=1e-10
+    )
     assert_equal_posteriors(updated, from_everything)
     before, after = predict(from_offline)[1], predict(updated)[1]
     assert (after < before).all()
@@ -109,7 +113,7 @@ def test_updating_step_by_step_equals_updating_at_once(from_offline, from_everyt
 
 
 def test_update_learns_the_noise_of_each_further_source(from_everything):
-    gps = from_everything.gps
+    gps = from_everything.regressor
     levels = np.sqrt(gps.noise) * np.asarray(gps.scaling.y_scale)[:, None]
     np.testing.assert_allclose(levels[:, OFFLINE], 0.3, rtol=0.5)
     np.testing.assert_allclose(levels[:, OFFLINE + ONLINE], 0.05, rtol=0.5)
@@ -117,17 +121,17 @@ def test_update_learns_the_noise_of_each_further_source(from_everything):
 
 def test_update_leaves_the_factor_of_the_primary_source_alone(from_offline):
     updated = update(from_offline, everything)
-    jax.tree.map(np.testing.assert_array_equal, updated.gps.base, from_offline.gps.base)
+    jax.tree.map(np.testing.assert_array_equal, updated.regressor.base, from_offline.regressor.base)
 
 
 def test_update_with_shared_noise_counts_no_sample_twice():
     shared = replace(CONFIG, noise="shared")
     known = joined(draw(0, OFFLINE - ONLINE, 0), online)
     updated = update(fit(known, shared), joined(known, later), shared)
-    assert updated.gps.x.shape[0] == len(known) + len(later)
+    assert updated.regressor.x.shape[0] == len(known) + len(later)
 
 
 def test_update_takes_further_samples_of_the_primary_source(from_offline):
     more = joined(offline, draw(3, ONLINE, 0))
     updated = update(from_offline, more)
-    assert updated.gps.x.shape[0] == len(more)
+    assert updated.regressor.x.shape[0] == len(more)

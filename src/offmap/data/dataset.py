@@ -46,6 +46,11 @@ class Samples:
     def __len__(self) -> int:
         return int(self.x.shape[0])
 
+    def take(self, rows: Int[np.ndarray, " R"]) -> "Samples":
+        """The given rows, in the given order."""
+        columns = (self.x, self.u, self.xdot, self.source, self.trajectory)
+        return Samples(*(column[rows] for column in columns))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:

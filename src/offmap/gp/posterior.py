@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from offmap.gp.kernels import AbstractKernel
 from offmap.gp.likelihood import JITTER
+from offmap.regressor import AbstractRegressor
 
 
 class Scaling(eqx.Module):
@@ -46,7 +47,7 @@ class Scaling(eqx.Module):
         )
 
 
-class IndependentGPs(eqx.Module):
+class IndependentGPs(AbstractRegressor):
     """p GPs over the same inputs, conditioned on data; calling it gives the posterior mean.
 
     Leaves of `kernel` carry a leading axis p; all data are held standardised.
@@ -84,6 +85,21 @@ class IndependentGPs(eqx.Module):
         z = (x - self.scaling.x_mean) / self.scaling.x_scale
         prior = eqx.filter_vmap(lambda kernel: kernel.variance(z[None])[0])(self.kernel)
         return jnp.maximum(prior - jnp.sum(reduced**2, axis=1), 0.0) * self.scaling.y_scale**2
+
+    def noise_level(self) -> Float[np.ndarray, " p"]:
+        """Standard deviation of the base points' noise, in units of each output's spread."""
+        return np.sqrt(np.asarray(self.noise[:, 0]))
+
+    def points(self) -> int:
+        """Number of samples it is conditioned on."""
+        return self.x.shape[0]
+
+    def conditioned(
+        self, x: Float[np.ndarray, "M d"], y: Float[np.ndarray, "M p"]
+    ) -> "IndependentGPs":
+        """The posterior given other base points, at the same hyperparameters."""
+        noise = self.noise[:, 0]
+        return condition(self.kernel, noise, self.scaling, jnp.asarray(x), jnp.asarray(y))
 
     def mean_only(self) -> "IndependentGPs":
         """The same mean without the factor, which variances and further data need."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +15,7 @@ from offmap.config import Config, Preset
 from offmap.constraint import fit_constraint
 from offmap.data import Dataset
 from offmap.fitting import constrain, fit
-from offmap.model import Model, Predictor
+from offmap.model import Model
 from offmap.paper.protocol import ROWS, Experiment, Row, Trial
 from offmap.rollout import state_errors
 from offmap.types import Progress, silent
@@ -201,11 +202,12 @@ def _run_stage(
             seed=seed,
             progress=report,
         )
+        free = constrain(model, None)
         variants = {
             "approx": model,
-            "none": constrain(model, None),
-            "ideal": constrain(model, ideal.gamma),
-            "true": constrain(model, experiment.system.gamma),
+            "none": free,
+            "ideal": constrain(free, ideal.gamma),
+            "true": constrain(free, experiment.system.gamma),
         }
         for row in rows:
             for i, trial in enumerate(trials[row.key]):
@@ -226,7 +228,8 @@ def _predict(variants: dict[str, Model], trial: Trial) -> dict[str, np.ndarray]:
             model = updated[id(dynamics)] = variant.update(trial.online)
         else:
             shared = updated[id(dynamics)].predictor.dynamics
-            model = replace(variant, predictor=Predictor(shared, variant.predictor.gamma))
+            predictor = eqx.tree_at(lambda p: p.dynamics, variant.predictor, shared)
+            model = replace(variant, predictor=predictor)
         predicted[projection] = model.rollout(trial.test_starts, trial.test_controls)
     predicted["offline"] = variants["approx"].rollout(trial.test_starts, trial.test_controls)
     return predicted
