@@ -1,13 +1,17 @@
 """The default preset: every choice is made by held-out extrapolation, and structure never harms."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import offmap
+from offmap.config import Config
 from offmap.fitting import _most_structure
 from offmap.heldout import edge_error
+from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.pseudometric import PseudometricConfig
 from offmap.rollout import rollout
 from offmap.sparsity import find_sparsity
@@ -66,9 +70,39 @@ def test_update_keeps_both_dynamics(model):
         source="online",
     )
     updated = model.update(noisy)
-    assert updated.world.regressor.x.shape[0] == model.world.regressor.x.shape[0] + more.T
+    assert updated.predictor.dynamics.regressor.points() == len(updated.dataset.samples())
+    free = updated.with_constraint(None)
+    assert free.world.regressor.points() == len(updated.dataset.samples())
+    assert free.world.regressor.base is model.world.regressor.base  # folded in, not factored anew
     x, u = np.array([3.0, -7.0, 2.5]), np.array([0.1, 0.7])
     np.testing.assert_allclose(updated.predict(x, u), model.predict(x, u), atol=1e-6)
+
+
+def test_structure_found_on_a_subset_is_conditioned_on_everything(model):
+    config = replace(Config.preset("default"), discovery_points=150, kernels=("affine",))
+    thin = offmap.fit(model.dataset, config=config)
+    count = len(model.dataset.samples())
+    assert thin.predictor.dynamics.regressor.points() == count
+    if thin.predictor.dynamics.frame is not None:
+        assert thin.world.regressor.points() == 150
+    assert thin.with_constraint(None).predictor.dynamics.regressor.points() == count
+    assert thin.constraints.c == 1
+    x, u = np.array([3.0, -7.0, 2.5]), np.array([0.1, 0.7])
+    np.testing.assert_allclose(thin.predict(x, u), model.predict(x, u), atol=1e-5)
+
+
+def test_a_neural_ensemble_goes_through_the_same_stages(model):
+    config = replace(
+        Config.preset("default"), dynamics=MLPConfig(members=2, width=16, steps=300), tangent=False
+    )
+    network = offmap.fit(model.dataset, config=config)
+    assert isinstance(network.predictor.dynamics.regressor, MLPEnsemble)
+    assert network.retained.dynamics == model.retained.dynamics
+    assert network.constraints.c == 1
+    x, u = np.array([3.0, -7.0, 2.5]), np.array([0.1, 0.7])
+    (px, py, _), std = network.predict(x, u, return_std=True)
+    assert abs(np.sin(2.5) * px - np.cos(2.5) * py) < 1e-6
+    assert np.all(std > 0)
 
 
 def test_a_robot_that_slips_is_not_projected():

@@ -63,13 +63,15 @@ def complete_dynamics(
     dynamics: Dynamics, samples: Samples, primary: int, *, config: GPConfig | MLPConfig
 ) -> Dynamics:
     """The dynamics conditioned on all samples, where it was fitted to some of them."""
-    if dynamics.regressor.points() == len(samples):
+    gps = dynamics.regressor
+    if gps.points() == len(samples):
         return dynamics
-    if isinstance(config, GPConfig):
+    if isinstance(gps, IndependentGPs) and isinstance(config, GPConfig):
         in_base = _in_base(samples, primary, config)
         z, y = reduced_inputs(samples, dynamics.reduction), targets(samples, dynamics.frame)
-        base = dynamics.regressor.conditioned(z[in_base], y[in_base])
-        dynamics = Dynamics(dynamics.reduction, base, dynamics.frame)
+        if not gps.begins_with(z[in_base]):
+            gps = gps.conditioned(z[in_base], y[in_base])
+        dynamics = Dynamics(dynamics.reduction, gps, dynamics.frame)
     return update_dynamics(dynamics, samples, primary, config=config)
 
 

@@ -9,7 +9,13 @@ import numpy as np
 from jaxtyping import Array
 
 from offmap.config import Config, Preset
-from offmap.constraint import DictionaryConstraint, Library, fit_dictionary
+from offmap.constraint import (
+    DictionaryConstraint,
+    Library,
+    find_normal_space,
+    fit_dictionary,
+    fit_rows,
+)
 from offmap.data import Dataset, Samples
 from offmap.dynamics import (
     Dynamics,
@@ -22,7 +28,7 @@ from offmap.features import Features
 from offmap.gp import GPConfig, choose_kernel
 from offmap.heldout import edge_error
 from offmap.mlp import MLPConfig
-from offmap.model import Model, Predictor, learn_rows, stage_keys
+from offmap.model import Model, Predictor, stage_keys
 from offmap.projection import unit_residual
 from offmap.pseudometric import Reduction
 from offmap.sparsity import Sparsity, find_sparsity
@@ -232,21 +238,23 @@ def _choose(
 
 
 def _discover(model: Model) -> Model:
-    """Learn the constraint: rows of normal spaces, or short equations where they explain more."""
-    found = learn_rows(model)
-    if model.config.dictionary:
-        dataset = model.dataset
-        equations = fit_dictionary(
-            found,
-            dataset.samples(),
-            dataset.sources.index(model.primary),
+    """Learn the constraint: short equations where they explain it all, else rows (paper IV-B)."""
+    dataset, config, key = model.dataset, model.config, stage_keys(model.seed).constraint
+    samples, primary = dataset.samples(), dataset.sources.index(model.primary)
+    space = find_normal_space(model.world, samples, primary, key=key, config=config.constraint)
+    found = None
+    if config.dictionary:
+        found = fit_dictionary(
+            space,
+            samples,
+            primary,
             model.world.regressor.noise_level(),
             Library(dataset.state_names, dataset.angle_indices or tuple(range(dataset.n))),
-            key=stage_keys(model.seed).constraint,
-            config=model.config.constraint,
+            key=key,
+            config=config.constraint,
         )
-        if equations.c >= found.c:
-            found = equations
+    if found is None or found.c < space.c:
+        found = fit_rows(space, dataset.state_names, key=key, config=config.constraint)
     return constrain(replace(model, constraint_fit=found), found.gamma)
 
 

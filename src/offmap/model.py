@@ -171,16 +171,22 @@ class Model:
                 dynamics, dataset.samples(), primary, config=self.config.dynamics
             )
 
-        own, world = self.predictor.dynamics, self.world
-        if world.regressor.points() == len(self.dataset.samples()):
-            world = updated(world)
-        dynamics = world if own is self.world else updated(own)
+        own = self.predictor.dynamics
+        dynamics = updated(own)
+        world = dynamics if own is self.world else self.world
         predictor = eqx.tree_at(lambda p: p.dynamics, self.predictor, dynamics)
         model = replace(self, predictor=predictor, world=world, dataset=dataset)
         relearn = self.constraint_fit is not None and self.config.constraint.sample_at == "all"
         if not relearn:
             return model
-        found = learn_rows(model)
+        found = fit_constraint(
+            model.world,
+            dataset.samples(),
+            primary,
+            dataset.state_names,
+            key=stage_keys(self.seed).constraint,
+            config=self.config.constraint,
+        )
         return model.with_constraint(found.gamma, found)
 
     def with_constraint(
@@ -221,19 +227,6 @@ class Model:
             self.constraints.equations,
             self.choices,
         )
-
-
-def learn_rows(model: Model) -> ConstraintFit:
-    """The rows of Γ̂ learned from the model's own dynamics (paper IV-B)."""
-    dataset = model.dataset
-    return fit_constraint(
-        model.world,
-        dataset.samples(),
-        dataset.sources.index(model.primary),
-        dataset.state_names,
-        key=stage_keys(model.seed).constraint,
-        config=model.config.constraint,
-    )
 
 
 class StageKeys(NamedTuple):

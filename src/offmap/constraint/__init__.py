@@ -7,8 +7,10 @@ from offmap.constraint.learned import (
     ConstraintConfig,
     ConstraintFit,
     LearnedConstraint,
+    find_normal_space,
     fit_constraint,
     fit_dictionary,
+    fit_rows,
 )
 from offmap.constraint.normal_space import (
     NormalSpace,
@@ -29,8 +31,10 @@ __all__ = [
     "align_signs",
     "count_constraints",
     "derivative_stack",
+    "find_normal_space",
     "fit_constraint",
     "fit_dictionary",
+    "fit_rows",
     "normal_space",
     "readable_equations",
     "rref",

@@ -145,12 +145,20 @@ def fit_constraint(
         key: randomness of the choice of states and of training.
         config: settings.
     """
-    state_key, metric_key, gp_key = jax.random.split(key, 3)
+    space = find_normal_space(f, samples, primary, key=key, config=config)
+    return fit_rows(space, names, key=key, config=config)
+
+
+def find_normal_space(
+    f: VectorField, samples: Samples, primary: int, *, key: PRNGKeyArray, config: ConstraintConfig
+) -> NormalSpace:
+    """The normal space of f at measured states, and how many constraints its spectrum shows."""
+    state_key, _, _ = jax.random.split(key, 3)
     x = _choose_states(samples, primary, state_key, config)
     _check_actions(config, x.shape[1])
     actions = spread_actions(samples.u, config.actions or 2 * (x.shape[1] + 1))
     stack = np.asarray(derivative_stack(f, jnp.asarray(x), jnp.asarray(actions)))
-    space = normal_space(
+    return normal_space(
         x,
         stack,
         _spread(samples.xdot),
@@ -158,9 +166,16 @@ def fit_constraint(
         min_gap=config.min_gap,
         epsilon=config.epsilon,
     )
+
+
+def fit_rows(
+    space: NormalSpace, names: tuple[str, ...], *, key: PRNGKeyArray, config: ConstraintConfig
+) -> ConstraintFit:
+    """Learn the rows of Γ̂(x) from normal spaces: the paper's representation."""
+    _, metric_key, gp_key = jax.random.split(key, 3)
     if space.c == 0:
         return ConstraintFit(None, space, space.basis, [], ())
-    rows = rref(space.basis)
+    x, rows = space.x, rref(space.basis)
     if config.rows == "unit":
         rows = unit_rows(rows)
     rows = align_signs(x, rows, config.signs)
@@ -176,7 +191,7 @@ def fit_constraint(
 
 
 def fit_dictionary(
-    found: ConstraintFit,
+    space: NormalSpace,
     samples: Samples,
     primary: int,
     noise: Float[np.ndarray, " n"],
@@ -185,10 +200,10 @@ def fit_dictionary(
     key: PRNGKeyArray,
     config: ConstraintConfig,
 ) -> ConstraintFit:
-    """Search the library for short equations instead; the spectrum of `found` is kept.
+    """Search measured motions for short equations between terms of a library.
 
     Args:
-        found: the result of `fit_constraint`.
+        space: the normal space, kept for its spectrum.
         samples: measured data.
         primary: code of the source whose samples are searched.
         noise: standard deviation of the noise in each component of x', in units of its spread, as
@@ -210,14 +225,15 @@ def fit_dictionary(
                 library, features, samples.xdot[own], samples.u[own], level, effect=effect
             )
     if not rows:
-        return replace(found, gamma=None, pseudometrics=[], retained=(), equations=())
+        return ConstraintFit(None, space, space.basis, [], (), ())
     weights = jnp.asarray(np.stack([row.weights for row in rows]))
-    return replace(
-        found,
-        gamma=DictionaryConstraint(library, weights),
-        pseudometrics=[],
-        retained=tuple(inputs_of(row, library) for row in rows),
-        equations=tuple(equation_of(row, library) for row in rows),
+    return ConstraintFit(
+        DictionaryConstraint(library, weights),
+        space,
+        space.basis,
+        [],
+        tuple(inputs_of(row, library) for row in rows),
+        tuple(equation_of(row, library) for row in rows),
     )
 
 

@@ -77,8 +77,8 @@ def fold_in(
     """
     for code in np.unique(source):
         noise = gps.noise[:, 0] if config.noise == "shared" or code == known else None
-        gps = extend(gps, jnp.asarray(x[source == code]), jnp.asarray(y[source == code]), noise)
-    if not bool(jnp.all(jnp.isfinite(gps.alpha))):
+        gps = extend(gps, x[source == code], y[source == code], noise)
+    if not np.all(np.isfinite(np.asarray(gps.alpha))):
         raise ValueError(
             "A GP's covariance must be positive definite; it did not factor even with the largest "
             "jitter. Look for rows that repeat the same input with different outputs, or for "
@@ -97,8 +97,8 @@ def _fit_primary(
 ) -> IndependentGPs:
     scaling = Scaling.of(x, y, centre=config.centre)
     chosen = np.asarray(jax.random.permutation(key, len(x)))[: config.hyper_points]
-    z = (jnp.asarray(x[chosen]) - scaling.x_mean[None]) / scaling.x_scale[None]
-    targets = (jnp.asarray(y[chosen]) - scaling.y_mean[None]) / scaling.y_scale[None]
+    z = jnp.asarray(scaling.standardised_x(x[chosen]))
+    targets = jnp.asarray(scaling.standardised_y(y[chosen]))
     kernel, noise = maximise_likelihood(
         starts(config.kernel, x.shape[1], controls),
         z,
@@ -106,7 +106,7 @@ def _fit_primary(
         iterations=config.iterations,
         noise_floor=config.noise_floor,
     )
-    return condition(kernel, noise, scaling, jnp.asarray(x), jnp.asarray(y))
+    return condition(kernel, noise, scaling, x, y)
 
 
 def maximise_likelihood(
@@ -128,17 +128,15 @@ def maximise_likelihood(
     # A wrong period looks hopeless at a low noise level, whichever it is: try several levels too.
     levels = (_NOISE[0],) if len(kernels) == 1 else (_NOISE[0], 1e-2, 0.3)
     beginnings = [_flat((kernel, np.log(level))) for kernel in kernels for level in levels]
-    leaves, structure = jax.tree.flatten((kernels[0], jnp.log(_NOISE[0])))
+    leaves, structure = jax.tree.flatten((kernels[0], np.log(_NOISE[0])))
     splits = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
-    def unflatten(vector: np.ndarray) -> tuple[AbstractKernel, Array]:
+    def unflatten(vector: np.ndarray) -> tuple[AbstractKernel, np.ndarray]:
         parts = np.split(vector, splits)
-        shaped = [
-            jnp.asarray(part.reshape(leaf.shape)) for part, leaf in zip(parts, leaves, strict=True)
-        ]
+        shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
         return jax.tree.unflatten(structure, shaped)
 
-    def fit_output(target: Float[Array, " N"]) -> np.ndarray:
+    def fit_output(target: Float[np.ndarray, " N"]) -> np.ndarray:
         def objective(vector: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = _negative_log_likelihood(unflatten(vector), x, target)
             value, gradient = float(value), _flat(gradient)
@@ -157,10 +155,10 @@ def maximise_likelihood(
         ).x
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        solutions = list(pool.map(fit_output, list(y.T)))
+        solutions = list(pool.map(fit_output, np.ascontiguousarray(np.asarray(y).T)))
     fitted = [unflatten(solution) for solution in solutions]
-    kernel, log_noise = jax.tree.map(lambda *leaf: jnp.stack(leaf), *fitted)
-    return kernel, jnp.exp(log_noise)
+    kernel, log_noise = jax.tree.map(lambda *leaf: jnp.asarray(np.stack(leaf)), *fitted)
+    return kernel, jnp.asarray(np.exp(log_noise))
 
 
 @eqx.filter_jit

@@ -46,6 +46,14 @@ class Scaling(eqx.Module):
             jnp.asarray(scale),
         )
 
+    def standardised_x(self, x: Float[np.ndarray | Array, "N d"]) -> Float[np.ndarray, "N d"]:
+        """Inputs as the GPs see them."""
+        return (np.asarray(x) - np.asarray(self.x_mean)) / np.asarray(self.x_scale)
+
+    def standardised_y(self, y: Float[np.ndarray | Array, "N p"]) -> Float[np.ndarray, "N p"]:
+        """Outputs as the GPs see them."""
+        return (np.asarray(y) - np.asarray(self.y_mean)) / np.asarray(self.y_scale)
+
 
 class IndependentGPs(AbstractRegressor):
     """p GPs over the same inputs, conditioned on data; calling it gives the posterior mean.
@@ -94,12 +102,22 @@ class IndependentGPs(AbstractRegressor):
         """Number of samples it is conditioned on."""
         return self.x.shape[0]
 
+    def begins_with(self, x: Float[np.ndarray, "M d"]) -> bool:
+        """Whether the base points are the first of these, so that the rest can be folded in."""
+        count = self.base[0].shape[0]
+        z = self.scaling.standardised_x(x[:count])
+        # Beyond twice the points, factoring anew is cheaper.
+        return (
+            2 * count > len(x)
+            and z.shape == self.x[:count].shape
+            and np.array_equal(z, self.x[:count])
+        )
+
     def conditioned(
         self, x: Float[np.ndarray, "M d"], y: Float[np.ndarray, "M p"]
     ) -> "IndependentGPs":
         """The posterior given other base points, at the same hyperparameters."""
-        noise = self.noise[:, 0]
-        return condition(self.kernel, noise, self.scaling, jnp.asarray(x), jnp.asarray(y))
+        return condition(self.kernel, self.noise[:, 0], self.scaling, x, y)
 
     def mean_only(self) -> "IndependentGPs":
         """The same mean without the factor, which variances and further data need."""
@@ -146,28 +164,27 @@ def condition(
     kernel: AbstractKernel,
     noise: Float[Array, " p"],
     scaling: Scaling,
-    x: Float[Array, "N d"],
-    y: Float[Array, "N p"],
+    x: Float[np.ndarray | Array, "N d"],
+    y: Float[np.ndarray | Array, "N p"],
 ) -> IndependentGPs:
     """Posterior of each output given its data (raw units) and noise variance (standardised)."""
-    z = (x - scaling.x_mean[None]) / scaling.x_scale[None]
-    targets = ((y - scaling.y_mean[None]) / scaling.y_scale[None]).T
-    p = targets.shape[0]
+    z, targets = jnp.asarray(scaling.standardised_x(x)), scaling.standardised_y(y).T
+    p = len(targets)
     # One output after the other: only one N × N covariance lives beside the factors.
     base, residual, alpha, noises = zip(
-        *(_condition_output(_output(kernel, j), noise[j], z, targets[j]) for j in range(p)),
+        *(_condition_output(_output(kernel, j), _entry(noise, j), z, targets[j]) for j in range(p)),
         strict=True,
     )
     return IndependentGPs(
         kernel,
         scaling,
         z,
-        jnp.stack(residual),
-        jnp.stack(alpha),
-        jnp.stack(noises),
+        jnp.asarray(np.stack(residual)),
+        jnp.asarray(np.stack(alpha)),
+        jnp.asarray(np.stack(noises)),
         base,
-        jnp.zeros((p, z.shape[0], 0)),
-        jnp.zeros((p, 0, 0)),
+        jnp.asarray(np.zeros((p, z.shape[0], 0))),
+        jnp.asarray(np.zeros((p, 0, 0))),
     )
 
 
@@ -182,8 +199,8 @@ def _condition_output(kernel, noise, z, target):
 
 def extend(
     gps: IndependentGPs,
-    x: Float[Array, "E d"],
-    y: Float[Array, "E p"],
+    x: Float[np.ndarray | Array, "E d"],
+    y: Float[np.ndarray | Array, "E p"],
     noise: Float[Array, " p"] | None,
 ) -> IndependentGPs:
     """Fold further points in; with `noise=None` their noise level is learned for each output.
@@ -191,8 +208,7 @@ def extend(
     The level maximises the likelihood of the new points given all that is known before them.
     """
     gps._check_factor()
-    z = (x - gps.scaling.x_mean[None]) / gps.scaling.x_scale[None]
-    targets = ((y - gps.scaling.y_mean[None]) / gps.scaling.y_scale[None]).T
+    z, targets = jnp.asarray(gps.scaling.standardised_x(x)), gps.scaling.standardised_y(y).T
     columns = zip(
         *(
             _extend_output(
@@ -204,20 +220,22 @@ def extend(
                 gps.x,
                 z,
                 targets[j],
-                None if noise is None else noise[j],
+                None if noise is None else _entry(noise, j),
             )
             for j in range(targets.shape[0])
         ),
         strict=True,
     )
-    cross, extension, residual, alpha, noises = (jnp.stack(column) for column in columns)
+    cross, extension, residual, alpha, noises = (
+        jnp.asarray(np.stack(column)) for column in columns
+    )
     return IndependentGPs(
         gps.kernel,
         gps.scaling,
-        jnp.concatenate([gps.x, z]),
+        jnp.asarray(np.concatenate([gps.x, z])),
         residual,
         alpha,
-        jnp.concatenate([gps.noise, noises], axis=1),
+        jnp.asarray(np.concatenate([gps.noise, noises], axis=1)),
         gps.base,
         cross,
         extension,
@@ -242,7 +260,12 @@ def _extend_output(kernel, base, cross, extension, residual, x, z, target, noise
 
 def _output(kernel: AbstractKernel, j: int) -> AbstractKernel:
     """The kernel of one output."""
-    return jax.tree.map(lambda leaf: leaf[j], kernel)
+    return jax.tree.map(lambda leaf: _entry(leaf, j), kernel)
+
+
+def _entry(values: Array, j: int) -> np.ndarray:
+    """One entry of the leading axis, as an array: outside jit NumPy compiles nothing."""
+    return np.asarray(np.asarray(values)[j])
 
 
 def most_likely_noise(
