@@ -131,6 +131,7 @@ def test_what_was_shared_stays_shared_and_is_written_once(rows, tmp_path):
     with safe_open(tmp_path / "m", framework="numpy") as file:
         names = list(file.keys())
     assert not any("world.gps" in name for name in names)
+    assert (tmp_path / "m").stat().st_mode & 0o040  # readable as other files are
 
 
 def test_a_known_constraint_cannot_be_saved_but_its_dynamics_can(model, tmp_path):

@@ -1,6 +1,6 @@
 """How well a predictor extrapolates: fitted to the middle of the data, judged at its edge."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import equinox as eqx
 import jax
@@ -11,9 +11,72 @@ from offmap.data import Samples
 from offmap.dynamics import Dynamics, reduced_inputs, targets
 from offmap.gp.posterior import condition
 from offmap.gp.selection import edge_points
-from offmap.model import Predictor
+from offmap.model import Model, Predictor
+from offmap.rollout import rollout
 
 _POINTS = 1500  # larger data sets are thinned
+_HELD_OUT = 5  # every fifth trajectory
+_HORIZON = 50  # steps of a rollout at most
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Errors on trajectories left out of the data, in units of the spread of what is predicted."""
+
+    one_step: float
+    """Root mean square error of x'."""
+    rollout: float
+    """Root mean square error of the states of a rollout from the true start."""
+    steps: int
+    """Length of the rollouts."""
+    trajectories: int
+    """Number of trajectories left out."""
+
+
+def trajectory_errors(model: Model) -> dict[str, HeldOut]:
+    """Errors on every fifth trajectory of the primary source, with and without the constraint.
+
+    The GPs are conditioned on the other trajectories; hyperparameters, retained inputs and the
+    constraint remain those of the whole fit, so these errors judge the data and the structure
+    more than the search for them. Empty if there are fewer than three trajectories.
+    """
+    dataset, samples = model.dataset, model.dataset.samples()
+    own = [i for i, log in enumerate(dataset) if log.source == model.primary]
+    if len(own) < 3:
+        return {}
+    out = own[:: max(2, min(_HELD_OUT, len(own)))]
+    kept = np.flatnonzero(np.isin(samples.trajectory, [i for i in own if i not in out]))
+    kept = kept[:: max(1, len(kept) // _POINTS)]
+    inside, outside = _rows(samples, kept), _rows(samples, np.isin(samples.trajectory, out))
+    gamma = model.predictor.gamma
+    candidates = {"no constraint": Predictor(model.world, None)}
+    if gamma is not None:
+        candidates["projected"] = Predictor(model.world, gamma)
+    if model.predictor.dynamics.frame is not None:
+        candidates["tangent"] = model.predictor
+    steps = min(_HORIZON, *(len(dataset.trajectories[i].x) - 1 for i in out))
+    true = np.stack([dataset.trajectories[i].x[: steps + 1] for i in out])
+    controls = np.stack([dataset.trajectories[i].u[:steps] for i in out])
+    errors = {}
+    for name, candidate in candidates.items():
+        refitted = Predictor(_condition_on(candidate.dynamics, inside), candidate.gamma)
+        predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
+        states = _rollouts(refitted, true[:, 0], controls, dataset.dt, model.config.integrator)
+        off = np.asarray(states) - true
+        angles = list(dataset.angle_indices)
+        off[..., angles] = np.arctan2(np.sin(off[..., angles]), np.cos(off[..., angles]))
+        errors[name] = HeldOut(
+            _relative(np.asarray(predicted) - outside.xdot, samples.xdot),
+            _relative(off, samples.x),
+            steps,
+            len(out),
+        )
+    return errors
+
+
+def _relative(error: np.ndarray, of: np.ndarray) -> float:
+    spread = of.std(axis=0)
+    return float(np.sqrt(np.mean((error / np.where(spread > 0, spread, 1.0)) ** 2)))
 
 
 def edge_error(predictor: Predictor, samples: Samples, primary: int) -> float:
@@ -58,3 +121,8 @@ def _rows(samples: Samples, rows: np.ndarray) -> Samples:
 @eqx.filter_jit
 def _predict(predictor, x, u):
     return jax.vmap(predictor)(x, u)
+
+
+@eqx.filter_jit
+def _rollouts(predictor, x0, controls, dt, integrator):
+    return jax.vmap(lambda x, u: rollout(predictor, x, u, dt, integrator))(x0, controls)

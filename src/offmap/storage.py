@@ -94,9 +94,12 @@ def write(path: str | os.PathLike[str], record: Any) -> None:
         "structure": structure,
     }
     with replacing(path) as temporary:
+        temporary.touch()
+        usual = temporary.stat().st_mode  # safetensors hides files from all other users
         # One entry: safetensors writes several in no fixed order, and equal models in equal files
         # are easier to compare.
         save_file(encoder.tensors, temporary, {"offmap": _json(header)})
+        temporary.chmod(usual)
 
 
 def read(path: str | os.PathLike[str]) -> Any:

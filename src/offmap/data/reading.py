@@ -11,10 +11,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from offmap.data.checks import check_clock, check_numbers
 from offmap.data.dataset import Dataset
 from offmap.data.formats import SUFFIXES, Stream, column_names, is_bag, nearest, read_columns
 from offmap.data.formats.bags import STAMP
-from offmap.data.resampling import clock_of, resample
+from offmap.data.resampling import clock_of, held, resample
 from offmap.data.trajectory import Trajectory, as_dt
 
 Names = Sequence[str] | Mapping[str, str]
@@ -22,8 +23,6 @@ Patterns = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_LONGEST_STEP = 10.0  # seconds; a robot's log that seems slower is in other units
-_LARGEST = 1e15  # beyond any measurement: a placeholder for "missing", or a time stamp
 _SAME_RATE = 0.05
 
 
@@ -78,6 +77,7 @@ def read(
         for run in _runs(path, columns, time, traj, step, _SECONDS[time_unit])
     ]
     for run in runs:
+        _fill_last(run, [*controls.values()])
         _check(run, time, step)
     step = step or _common_step(runs, [*states.values()])
     declared = tuple(states.get(name, name) for name in angles)
@@ -184,6 +184,15 @@ def _runs(
     ]
 
 
+def _fill_last(run: _Run, controls: list[str]) -> None:
+    """T controls beside T + 1 states leave the last cell empty; no sample uses what is put in."""
+    for stream in run.streams:
+        for name in controls:
+            column = stream.columns.get(name)
+            if column is not None and len(column) > 1 and np.isnan(column[-1]):
+                stream.columns[name] = np.append(column[:-1], column[-2])
+
+
 def _check_time_column(path: Path, time: str | None) -> None:
     known = column_names(path)
     if time is not None and time not in known:
@@ -204,50 +213,9 @@ def _check(run: _Run, time: str | None, dt: float | None) -> None:
             raise ValueError(
                 f"A run needs at least 2 rows; {where} has {len(clock)}. Leave it out or record on."
             )
-        _check_numbers(where, {"time": clock}, np.inf)
-        _check_numbers(where, stream.columns, _LARGEST)
-        _check_clock(where, clock, time, dt)
-
-
-def _check_numbers(where: str, columns: dict[str, np.ndarray], largest: float) -> None:
-    for name, column in columns.items():
-        bad = np.flatnonzero(~np.isfinite(column))
-        if bad.size:
-            raise ValueError(
-                f"Columns must be finite; {where} has {bad.size} missing, NaN or infinite values "
-                f"in {name!r}, first in row {bad[0]} of {len(column)}. Fill or cut these rows."
-            )
-        huge = np.flatnonzero(np.abs(column) > largest)
-        if huge.size:
-            raise ValueError(
-                f"Columns must hold measurements; {where} has {column[huge[0]]:g} in {name!r}, row "
-                f"{huge[0]}. If this marks a missing value, cut these rows; else change the unit."
-            )
-
-
-def _check_clock(
-    where: str, clock: Float[np.ndarray, " N"], time: str | None, dt: float | None
-) -> None:
-    steps = np.diff(clock)
-    if np.any(steps <= 0):
-        row = int(np.argmax(steps <= 0)) + 1
-        same = steps[row - 1] == 0
-        raise ValueError(
-            f"Time must increase; in {where} row {row} "
-            + ("repeats the time of the row before" if same else "goes back in time")
-            + f" ({clock[row]:.9g} after {clock[row - 1]:.9g}). "
-            + (
-                "Remove one of them."
-                if same
-                else "Sort the rows; or name the column that tells the runs apart as `traj`."
-            )
-        )
-    typical = float(np.median(steps))
-    if typical > _LONGEST_STEP and dt is None and time is not None:
-        raise ValueError(
-            f"Time is in seconds; the rows of {where} would be {typical:g} s apart. Give time_unit "
-            f'"ms", "us" or "ns"; or, if this is right, dt={typical:g}.'
-        )
+        check_numbers(where, {"time": clock}, np.inf)
+        check_numbers(where, stream.columns)
+        check_clock(where, clock, time, dt)
 
 
 def _common_step(runs: list[_Run], states: list[str]) -> float:
@@ -275,3 +243,25 @@ def _no_overlap(run: _Run, dt: float) -> str:
         for stream in run.streams
     )
     return f"{run.name} has no two moments {dt:g} s apart at which all columns are known ({spans})"
+
+
+def read_controls(
+    path: str | os.PathLike[str], control: Names, *, dt: float, time: str = "t"
+) -> Float[np.ndarray, "T m"]:
+    """Controls for a rollout: each row a step, or held onto steps of dt where there is a time."""
+    (found,) = find_files(path)
+    columns = _mapping(control, "control")
+    timed = is_bag(found) or time in column_names(found)
+    (run,) = _runs(found, [*columns.values()], time if timed else None, None, as_dt(dt), 1.0)
+    for stream in run.streams:
+        where = f"{run.name}{f', {stream.name}' if stream.name else ''}"
+        if not len(clock_of(stream)):
+            raise ValueError(f"A rollout needs at least one control; {where} has none.")
+        check_numbers(where, stream.columns)
+        check_clock(where, clock_of(stream), None, dt)
+    clocks = {name: clock_of(stream) for stream in run.streams for name in stream.columns}
+    values = {name: column for stream in run.streams for name, column in stream.columns.items()}
+    begin = max(clock[0] for clock in clocks.values())
+    end = max(clock[-1] for clock in clocks.values())
+    grid = begin + dt * np.arange(int((end - begin) / dt + 0.01) + 1)
+    return np.stack([held(grid, clocks[c], values[c], dt) for c in columns.values()], axis=1)

@@ -45,7 +45,7 @@ def resample(
         if len(grid) < 2:
             continue
         x = [_interpolated(grid, clocks[name], values[name], name in angles, dt) for name in state]
-        u = [_held(grid, clocks[name], values[name], dt) for name in control]
+        u = [held(grid, clocks[name], values[name], dt) for name in control]
         found.append(Trajectory(np.stack(x, 1), np.stack(u, 1), dt=dt, source=source))
     return found
 
@@ -91,7 +91,7 @@ def _interpolated(
     return np.arctan2(np.sin(smooth), np.cos(smooth)) if wrapped else smooth
 
 
-def _held(grid: np.ndarray, clock: np.ndarray, column: np.ndarray, dt: float) -> np.ndarray:
+def held(grid: np.ndarray, clock: np.ndarray, column: np.ndarray, dt: float) -> np.ndarray:
     """The control given last; one that comes just behind a row of the grid counts for it."""
     return column[np.searchsorted(clock, grid + _REGULAR * dt, side="right") - 1]
 

@@ -51,5 +51,7 @@ def nearest(name: str, known: list[str], most: int = 8) -> str:
     alike = [other for other in known if last and other.casefold().endswith(last)][:3]
     if alike:
         return f"did you mean {' or '.join(map(repr, alike))}?"
-    listed = ", ".join(map(repr, known[:most])) + (", …" if len(known) > most else "")
+    listed = ", ".join(f"{other!r:.40}" for other in known[:most]) + (
+        ", …" if len(known) > most else ""
+    )
     return f"it has {listed or 'none'}"

@@ -1,6 +1,7 @@
 """CSV (also .csv.gz, .tsv) and Parquet, read lazily by Polars: only the columns asked for."""
 
 import gzip
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ def read_columns(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> 
     """The named columns as numbers, those in `text` as strings; a missing cell is NaN."""
     pl = optional("polars", "CSV and Parquet files")
     raw = _raw_names(path)
+    _check_last_line(path)
     wanted = list(dict.fromkeys(names))
     types = {raw[name]: pl.String if name in text else pl.Float64 for name in wanted}
     try:
@@ -43,6 +45,8 @@ def _raw_names(path: Path) -> dict[str, str]:
     pl = optional("polars", "CSV and Parquet files")
     if _is_parquet(path):
         return {name: name for name in pl.read_parquet_schema(path)}
+    if "\0" in _first_line(path):
+        raise ValueError("it is not text")
     if not _first_line(path).strip():
         raise ValueError("it is empty, and should begin with a line of column names")
     names = _scan(path, None).collect_schema().names()
@@ -99,6 +103,21 @@ def _is_parquet(path: Path) -> bool:
 def _first_line(path: Path) -> str:
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         return file.readline(1_000_000).decode("utf-8", "replace")
+
+
+def _check_last_line(path: Path) -> None:
+    """A cell that was cut in the middle would still read as a number."""
+    if _is_parquet(path) or path.suffix.lower() == ".gz":  # these know their own length
+        return
+    with path.open("rb") as file:
+        file.seek(-min(path.stat().st_size, 1_000_000), os.SEEK_END)
+        last = file.read().decode("utf-8", "replace").rpartition("\n")[2]
+    header = _first_line(path)
+    mark = _separator(header)
+    if last.strip() and last.count(mark) < header.count(mark):
+        raise ValueError(
+            f"its last line is cut short ({last[:40]!r}): copy the file again, or delete that line"
+        )
 
 
 def _separator(line: str) -> str:
