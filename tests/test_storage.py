@@ -17,14 +17,27 @@ from safetensors.numpy import save_file
 import offmap
 from offmap import storage
 from offmap.config import Config
-from offmap.constraint import ConstraintConfig
-from offmap.gp import GPConfig
-from offmap.pseudometric import PseudometricConfig
+from offmap.constraint import (
+    ConstraintFit,
+    DictionaryConstraint,
+    Equation,
+    LearnedConstraint,
+    Library,
+    NormalSpace,
+)
+from offmap.constraint.learned import Row
+from offmap.dynamics import Dynamics, reduced_inputs, targets
+from offmap.features import Features
+from offmap.gp.kernels import kernel_named
+from offmap.gp.posterior import Scaling, condition
+from offmap.model import Model, Predictor
+from offmap.pseudometric import Pseudometric, Reduction, retained_inputs
+from offmap.summary import Choices
 from offmap.systems import unicycle
+from offmap.tangent import tangent_frame
 
 RNG = np.random.default_rng(0)
 X, U = RNG.uniform(-4, 4, (7, 3)), RNG.uniform(0, 1, (7, 2))
-GP = GPConfig(hyper_points=40)
 
 
 def drive(seed, source="offline"):
@@ -41,27 +54,62 @@ def data():
     return offmap.Dataset([drive(k) for k in range(6)], ["px", "py", "θ"], ["ω", "v"], ["θ"])
 
 
+def conditioned(name, inputs, outputs, controls=()):
+    """GPs at fixed hyperparameters: what a file holds does not depend on how they were found."""
+    kernel = kernel_named(name, inputs.shape[1], controls)
+    kernel = jax.tree.map(lambda leaf: jnp.stack([leaf] * outputs.shape[1]), kernel)
+    noise = jnp.full(outputs.shape[1], 1e-6)
+    scaling = Scaling.of(inputs, outputs)
+    return condition(kernel, noise, scaling, jnp.asarray(inputs), jnp.asarray(outputs))
+
+
 @pytest.fixture(scope="module")
-def model(data):
-    """The default preset, small: equations, and dynamics in a tangent frame."""
-    config = replace(
-        Config.preset("default"),
-        kernels=("affine",),
-        slope_check=None,
-        dynamics=GP,
-        pseudometric=PseudometricConfig(steps=100),
-        constraint=ConstraintConfig(
-            samples=40, kernels=("rbf",), gp=GP, pseudometric=PseudometricConfig(steps=50)
-        ),
+def rows(data):
+    """The paper's representation: retained inputs, and one GP per entry of Γ̂."""
+    samples, names = data.samples(), data.input_names
+    metric = Pseudometric(
+        jnp.diag(jnp.array([0.0, 0.01, 1.0, 0.5, 0.7])), jnp.ones(5), jnp.ones(3), True, names
     )
-    return offmap.fit(data, config=config)
+    reduction = retained_inputs(metric, 0.05)
+    inputs = reduced_inputs(samples, reduction)
+    world = Dynamics(reduction, conditioned("rbf+linear", inputs, samples.xdot))
+    theta = samples.x[::3, 2]
+    labels = np.stack([np.sin(theta), -np.cos(theta), 0 * theta, 0 * theta], axis=1)
+    heading = Reduction(jnp.eye(3)[2:], ("θ",))
+    row = Row(heading, conditioned("rbf", theta[:, None], labels), "rbf")
+    gamma = LearnedConstraint((row,))
+    space = NormalSpace(samples.x[::3], labels[:, None], np.array([3.0, 1.0, 0.5, 1e-9]))
+    fit = ConstraintFit(gamma, space, labels[:, None], [metric], (("θ",),))
+    return Model(
+        Predictor(world, gamma),
+        world,
+        Config.preset("default"),
+        data,
+        "offline",
+        metric,
+        fit,
+        Choices({}, {}),
+        7,
+    )
 
 
 @pytest.fixture(scope="module")
-def rows(model):
-    """The paper's representation, on the same dynamics: one GP per entry of Γ̂."""
-    return offmap.model.learn_constraint(
-        replace(model, config=replace(model.config, tangent=False), choices=model.choices)
+def model(rows):
+    """The default representation: an equation, and dynamics in its tangent frame."""
+    samples, names = rows.dataset.samples(), rows.dataset.input_names
+    weights = np.zeros((1, 6, 4))
+    weights[0, 4, 0], weights[0, 5, 1] = 1.0, -1.0
+    gamma = DictionaryConstraint(Library(rows.dataset.state_names, (2,)), jnp.asarray(weights))
+    frame = tangent_frame(gamma, samples.x, (2,))
+    reduction = Reduction.everything(names, Features(names, (2,)))
+    inputs, outputs = reduced_inputs(samples, reduction), targets(samples, frame)
+    gps = conditioned("affine", inputs, outputs, reduction.rows_of(range(3, 5)))
+    equation = Equation("sin(θ)·px' − cos(θ)·py' = 0", 0.01, in_noise=True)
+    return replace(
+        rows,
+        predictor=Predictor(Dynamics(reduction, gps, frame), gamma),
+        constraint_fit=replace(rows.constraint_fit, gamma=gamma, equations=(equation,)),
+        choices=Choices({"affine": 1e-3, "rbf": np.inf}, {"none": 0.1, "tangent": 0.01}, "tangent"),
     )
 
 
