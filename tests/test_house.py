@@ -33,10 +33,10 @@ ROOMS = (
     "rollout",
     "config",
     "summary",
+    "storage",
     "model",
     "heldout",
     "fitting",
-    "storage",
     "paper",
     "report",
     "control",
@@ -243,6 +243,7 @@ def test_requirements_pin_every_dependency_exactly():
     wanted = [
         *project["build-system"]["requires"],
         *project["project"]["dependencies"],
+        *extras["logs"],
         *extras["test"],
         *extras["dev"],
     ]
@@ -265,7 +266,7 @@ def run_python(code: str) -> str:
 def test_importing_offmap_loads_no_heavy_library():
     loaded = json.loads(run_python("import offmap, sys, json; print(json.dumps([*sys.modules]))"))
     assert "offmap" in loaded
-    heavy = {"matplotlib", "tyro", "rich", "sklearn", "torch"}
+    heavy = {"matplotlib", "tyro", "rich", "sklearn", "torch", "polars", "h5py", "rosbags"}
     assert heavy & {name.partition(".")[0] for name in loaded} == set()
 
 

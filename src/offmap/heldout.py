@@ -1,5 +1,7 @@
 """How well a predictor extrapolates: fitted to the middle of the data, judged at its edge."""
 
+from dataclasses import dataclass
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,9 +10,75 @@ import numpy as np
 from offmap.data import Samples
 from offmap.dynamics import Dynamics, reduced_inputs, targets
 from offmap.gp.selection import edge_points
-from offmap.model import Predictor
+from offmap.model import Model, Predictor
+from offmap.rollout import rollout
 
 _POINTS = 1500  # larger data sets are thinned
+_HELD_OUT = 5  # every fifth trajectory
+_HORIZON = 50  # steps of a rollout at most
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Errors on trajectories left out of the data, in units of the spread of what is predicted."""
+
+    one_step: float
+    """Root mean square error of x'."""
+    rollout: float
+    """Root mean square error of the states of a rollout from the true start."""
+    steps: int
+    """Length of the rollouts."""
+    trajectories: int
+    """Number of trajectories left out."""
+
+
+def trajectory_errors(model: Model) -> dict[str, HeldOut]:
+    """Errors on every fifth trajectory of the primary source, with and without the constraint.
+
+    The GPs are conditioned on the other trajectories; hyperparameters, retained inputs and the
+    constraint remain those of the whole fit, so these errors judge the data and the structure
+    more than the search for them. Empty if there are fewer than three trajectories.
+    """
+    dataset, samples = model.dataset, model.dataset.samples()
+    own = [i for i, log in enumerate(dataset) if log.source == model.primary]
+    if len(own) < 3:
+        return {}
+    out = own[:: max(2, min(_HELD_OUT, len(own)))]
+    kept = np.flatnonzero(np.isin(samples.trajectory, [i for i in own if i not in out]))
+    kept = kept[:: max(1, len(kept) // _POINTS)]
+    inside = samples.take(kept)
+    outside = samples.take(np.flatnonzero(np.isin(samples.trajectory, out)))
+    gamma = model.predictor.gamma
+    candidates = {"no constraint": Predictor(model.world, None)}
+    if gamma is not None:
+        candidates["projected"] = Predictor(model.world, gamma)
+    if model.predictor.dynamics.frame is not None:
+        candidates["tangent"] = model.predictor
+    elif model.predictor.softness is not None:
+        candidates["soft"] = model.predictor
+    steps = min(_HORIZON, *(len(dataset.trajectories[i].x) - 1 for i in out))
+    true = np.stack([dataset.trajectories[i].x[: steps + 1] for i in out])
+    controls = np.stack([dataset.trajectories[i].u[:steps] for i in out])
+    errors = {}
+    for name, candidate in candidates.items():
+        refitted = conditioned_on(candidate, inside)
+        predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
+        states = _rollouts(refitted, true[:, 0], controls, dataset.dt, model.config.integrator)
+        off = np.asarray(states) - true
+        angles = list(dataset.angle_indices)
+        off[..., angles] = np.arctan2(np.sin(off[..., angles]), np.cos(off[..., angles]))
+        errors[name] = HeldOut(
+            _relative(np.asarray(predicted) - outside.xdot, samples.xdot),
+            _relative(off, samples.x),
+            steps,
+            len(out),
+        )
+    return errors
+
+
+def _relative(error: np.ndarray, of: np.ndarray) -> float:
+    spread = of.std(axis=0)
+    return float(np.sqrt(np.mean((error / np.where(spread > 0, spread, 1.0)) ** 2)))
 
 
 def edge_error(predictor: Predictor, samples: Samples, primary: int) -> float:
@@ -23,20 +91,26 @@ def edge_error(predictor: Predictor, samples: Samples, primary: int) -> float:
     own = own[:: max(1, len(own) // _POINTS)]
     edge = edge_points(np.concatenate([samples.x, samples.u], axis=1)[own])
     middle, outside = samples.take(own[~edge]), samples.take(own[edge])
-    refitted = Predictor(
-        _conditioned_on(predictor.dynamics, middle), predictor.gamma, predictor.softness
-    )
+    refitted = conditioned_on(predictor, middle)
     predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
     spread = samples.xdot[own].std(axis=0)
     error = (np.asarray(predicted) - outside.xdot) / np.where(spread > 0, spread, 1.0)
     return float(np.sqrt(np.mean(error**2)))
 
 
-def _conditioned_on(dynamics: Dynamics, samples: Samples) -> Dynamics:
-    z, y = reduced_inputs(samples, dynamics.reduction), targets(samples, dynamics.frame)
-    return Dynamics(dynamics.reduction, dynamics.regressor.conditioned(z, y), dynamics.frame)
+def conditioned_on(predictor: Predictor, samples: Samples) -> Predictor:
+    """What the predictor would be with these samples of the primary source instead of its own."""
+    own = predictor.dynamics
+    z, y = reduced_inputs(samples, own.reduction), targets(samples, own.frame)
+    dynamics = Dynamics(own.reduction, own.regressor.conditioned(z, y), own.frame)
+    return Predictor(dynamics, predictor.gamma, predictor.softness)
 
 
 @eqx.filter_jit
 def _predict(predictor, x, u):
     return jax.vmap(predictor)(x, u)
+
+
+@eqx.filter_jit
+def _rollouts(predictor, x0, controls, dt, integrator):
+    return jax.vmap(lambda x, u: rollout(predictor, x, u, dt, integrator))(x0, controls)

@@ -36,8 +36,9 @@ class MLPEnsemble(AbstractRegressor):
     Every source of data has its own learned noise level, as for the Gaussian processes.
     """
 
-    networks: eqx.nn.MLP
-    """Leaves carry a leading axis: one network for each member."""
+    weights: tuple[Float[Array, "members _ _"], ...]
+    biases: tuple[Float[Array, "members _"], ...]
+    """Of each layer; tanh stands between layers."""
     log_noise: Float[Array, "members sources p"]
     """Logarithm of the standard deviation of each source, in units of the outputs' spread."""
     scaling: Scaling
@@ -72,8 +73,11 @@ class MLPEnsemble(AbstractRegressor):
 
     def _members(self, x: Float[Array, " d"]) -> Float[Array, "members p"]:
         z = (x - self.scaling.x_mean) / self.scaling.x_scale
-        outputs = eqx.filter_vmap(lambda network: network(z))(self.networks)
-        return outputs * self.scaling.y_scale[None] + self.scaling.y_mean[None]
+        values = jnp.tile(z, (self.log_noise.shape[0], 1))
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            values = jnp.tanh(values) if i else values
+            values = jnp.einsum("koi,ki->ko", weight, values) + bias
+        return values * self.scaling.y_scale[None] + self.scaling.y_mean[None]
 
 
 def fit_mlp(
@@ -94,7 +98,9 @@ def fit_mlp(
     networks, log_noise = _train(
         jax.random.split(key, config.members), z, targets, jnp.asarray(rank), len(codes), config
     )
-    return MLPEnsemble(networks, log_noise, scaling, len(x), config)
+    weights = tuple(layer.weight for layer in networks.layers)
+    biases = tuple(layer.bias for layer in networks.layers)
+    return MLPEnsemble(weights, biases, log_noise, scaling, len(x), config)
 
 
 @eqx.filter_jit

@@ -1,5 +1,6 @@
 """The fitted model: a vector field, what was discovered, and how to fold in more data."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from offmap.projection import project as project_onto
 from offmap.projection import soft_project, tangent_projector
 from offmap.pseudometric import Pseudometric
 from offmap.rollout import rollout
+from offmap.storage import read, register, write
 from offmap.summary import Choices, Retained, summarise
 from offmap.types import Gamma
 
@@ -227,6 +229,24 @@ class Model:
             self.constraints.equations,
             self.choices,
         )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model with its data to one file, from which `offmap.load` reads it back."""
+        write(path, self)
+
+
+register(Predictor, Model)
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """The model saved in a file; it predicts, rolls out and updates exactly as the saved one."""
+    model = read(path)
+    if not isinstance(model, Model):
+        raise ValueError(
+            f"{path} holds a {type(model).__name__} instead of a model. Give a file written by "
+            f"`model.save`."
+        )
+    return model
 
 
 class StageKeys(NamedTuple):

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,28 +10,35 @@ import jax
 import tyro
 from threadpoolctl import threadpool_limits
 
-from offmap.cli.console import console
+from offmap.cli.console import fail
+from offmap.cli.fit import Fit
+from offmap.cli.inspect import Inspect
 from offmap.cli.reproduce import Demo, Reproduce
+from offmap.cli.rollout import Rollout
 
 Command = (
-    Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    Annotated[Fit, tyro.conf.subcommand("fit")]
+    | Annotated[Rollout, tyro.conf.subcommand("rollout")]
+    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
 )
 
 
-def main() -> None:
-    """Entry point of the command `offmap`."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the command `offmap`; arguments are those of the process if None."""
     _cache_compilations()
     threadpool_limits(1, "blas")  # JAX has threads of its own: more would fight for the same cores
     command = tyro.cli(
         Command,
+        args=arguments,
         prog="offmap",
         description="Learn robot dynamics that hold where there is no data.",
     )
     try:
         command.run()
-    except ValueError as error:
-        console.print(f"[red]offmap:[/red] {error}", highlight=False)
+    except (ValueError, OSError, ImportError) as error:
+        fail(error)
         sys.exit(2)
 
 

@@ -1,14 +1,54 @@
-"""What every command shares: where it prints, how it reports progress."""
+"""What every command shares: where it prints, how it reports progress, warnings and failure."""
 
+import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from offmap.storage import replacing
 from offmap.types import Progress as Report
 
 console = Console()
+
+
+def say(text: str) -> None:
+    """Print text as it is: no markup, and no line breaks but its own."""
+    console.print(escape(text), highlight=False, soft_wrap=True)
+
+
+def fail(error: Exception) -> None:
+    """Print why a command gives up, in one line."""
+    reason = " ".join(str(error).split())
+    console.print(f"[red]offmap:[/red] {escape(reason)}", highlight=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Print a warning, in one line."""
+    reason = " ".join(text.split())
+    console.print(f"[yellow]warning:[/yellow] {escape(reason)}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Warnings raised inside, each once, to be printed where they are not in the way."""
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield texts
+    texts += dict.fromkeys(str(warning.message) for warning in caught)
+
+
+def write_json(path: Path, content: Any) -> Path:
+    """Write the numbers behind what was printed, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    return path
 
 
 @contextmanager

@@ -1,0 +1,87 @@
+"""File formats that robots log in: each lists its columns and reads those asked for."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from offmap.data.formats import arrays, bags, tables
+from offmap.data.formats.stream import Stream, check_names, nearest
+
+__all__ = ["SUFFIXES", "Stream", "check_names", "column_names", "is_bag", "nearest", "read_columns"]
+
+_FORMATS: dict[str, tuple[str, ModuleType]] = {
+    ".csv": ("CSV", tables),
+    ".csv.gz": ("CSV", tables),
+    ".tsv": ("CSV", tables),
+    ".txt": ("CSV", tables),
+    ".parquet": ("Parquet", tables),
+    ".pq": ("Parquet", tables),
+    ".npz": ("NPZ", arrays),
+    ".h5": ("HDF5", arrays),
+    ".hdf5": ("HDF5", arrays),
+    ".bag": ("a ROS 1 bag", bags),
+    ".mcap": ("MCAP", bags),
+    ".db3": ("a ROS 2 bag", bags),
+}
+SUFFIXES = tuple(_FORMATS)
+
+
+def column_names(path: Path) -> tuple[str, ...]:
+    """Names of all columns, or fields of all messages, that a file offers."""
+    with _speaking_of(path) as format:
+        return format.column_names(path)
+
+
+def read_columns(
+    path: Path, names: Sequence[str], *, text: Sequence[str] = (), clock: str = "t"
+) -> list[Stream]:
+    """Read columns by name, grouped by the clock they share.
+
+    Args:
+        path: the file, or the folder of a ROS 2 bag.
+        names: what to read; a name that does not exist is refused with the nearest ones.
+        text: names that may be text, such as those of trajectories.
+        clock: for bags, "header.stamp" takes the time from the messages' headers.
+    """
+    check_names(path, names, column_names(path))
+    with _speaking_of(path) as format:
+        if format is bags:
+            return bags.read_columns(path, names, text, clock)
+        return format.read_columns(path, names, text)
+
+
+def is_bag(path: Path) -> bool:
+    """Whether the file holds messages with a clock of their own, rather than a table."""
+    return _format(path)[1] is bags
+
+
+def _format(path: Path) -> tuple[str, ModuleType]:
+    if path.is_dir():
+        if (path / "metadata.yaml").is_file():
+            return "a ROS 2 bag", bags
+        raise ValueError(
+            f"A folder is read if it is a ROS 2 bag, with metadata.yaml in it; got {path}. "
+            f"Give the files in it: {path}/*.csv"
+        )
+    for suffix in sorted(_FORMATS, key=len, reverse=True):
+        if path.name.lower().endswith(suffix):
+            return _FORMATS[suffix]
+    raise ValueError(
+        f"A log is one of {', '.join(SUFFIXES)} or the folder of a ROS 2 bag; got {path}. "
+        f"Convert it, or correct its ending."
+    )
+
+
+@contextmanager
+def _speaking_of(path: Path) -> Iterator[ModuleType]:
+    """The format of a file; whatever goes wrong with it is told with its path, in one line."""
+    name, format = _format(path)
+    try:
+        yield format
+    except (ImportError, PermissionError):
+        raise
+    # Parsers of other people answer damaged bytes with exceptions of every kind.
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"{path} cannot be read as {name}: {reason:.300}") from error

@@ -1,0 +1,79 @@
+"""NPZ and HDF5: arrays by name, the columns of a matrix by index (`states[0]`)."""
+
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from offmap.data.formats.stream import Stream, optional
+
+_INDEXED = re.compile(r"(.+)\[(\d+)\]")
+
+
+def column_names(path: Path) -> tuple[str, ...]:
+    """Every vector, and every column of every matrix."""
+    with _opened(path) as arrays:
+        return tuple(name for key, array in arrays.items() for name in _columns(key, array))
+
+
+def read_columns(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> list[Stream]:
+    """The named columns as numbers, those in `text` as they are."""
+    columns: dict[str, np.ndarray] = {}
+    with _opened(path) as arrays:
+        for name in names:
+            indexed = None if name in arrays else _INDEXED.fullmatch(name)
+            array = arrays[indexed[1]][:, int(indexed[2])] if indexed else arrays[name][:]
+            columns[name] = np.asarray(array) if name in text else _numbers(name, array)
+    return [Stream("", _even(columns))]
+
+
+def _even(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """T controls beside T + 1 states: the last control is repeated, which no sample uses."""
+    longest = max(len(column) for column in columns.values())
+    for name, column in columns.items():
+        if len(column) == longest - 1 and len(column):
+            columns[name] = np.append(column, column[-1:])
+        elif len(column) != longest:
+            raise ValueError(
+                f"its columns must be equally long, or one row shorter; {name!r} has "
+                f"{len(column)} rows, the longest {longest}"
+            )
+    return columns
+
+
+def _numbers(name: str, array: Any) -> np.ndarray:
+    values = np.asarray(array)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"column {name!r} must hold numbers; it has dtype {values.dtype}")
+    return values.astype(np.float64)
+
+
+def _columns(key: str, array: Any) -> list[str]:
+    if array.ndim == 1:
+        return [key]
+    return [f"{key}[{i}]" for i in range(array.shape[1])] if array.ndim == 2 else []
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[dict[str, Any]]:
+    """Arrays by name; those of HDF5 are read only where they are used."""
+    if path.suffix.lower() == ".npz":
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is no zip archive, as an NPZ file is")
+        with np.load(path, allow_pickle=False) as file:
+            yield {key: file[key] for key in file.files}
+        return
+    h5py = optional("h5py", "HDF5 files")
+    with h5py.File(path, "r") as file:
+        found: dict[str, Any] = {}
+
+        def visit(name: str, item: Any) -> None:
+            if isinstance(item, h5py.Dataset):
+                found[name] = item
+
+        file.visititems(visit)
+        yield found

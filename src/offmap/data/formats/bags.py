@@ -1,0 +1,157 @@
+"""ROS 1 bags, ROS 2 bags and MCAP, through rosbags: no ROS installation is needed.
+
+A column is a field of a topic's messages, `/odom.pose.pose.position.x`; elements of arrays are
+`/joint_states.position[0]`; a quaternion also offers `roll`, `pitch` and `yaw`.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import asin, atan2
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from offmap.data.formats.stream import Stream, optional
+
+_ELEMENT = re.compile(r"(\w+)\[(\d+)\]")
+_MOST_ELEMENTS = 64  # of an array that are listed: joints, but not the pixels of an image
+STAMP = "header.stamp"
+
+
+def column_names(path: Path) -> tuple[str, ...]:
+    """Numeric fields of every topic, as its first message has them."""
+    names: list[str] = []
+    with _opened(path) as bag:
+        for topic, messages in _topics(bag).items():
+            for _, message in messages():
+                names += [f"{topic}.{field}" for field in _fields(message)]
+                break
+    return tuple(names)
+
+
+def read_columns(
+    path: Path, names: Sequence[str], text: Sequence[str] = (), clock: str = "t"
+) -> list[Stream]:
+    """One stream per topic; time is when a message was recorded, or its header's stamp."""
+    if text:
+        raise ValueError("a bag holds one run and has no column that splits it; leave `traj` out")
+    fields: dict[str, list[str]] = {}
+    for name in names:
+        topic, _, field = name.partition(".")
+        fields.setdefault(topic, []).append(field)
+    with _opened(path) as bag:
+        topics = _topics(bag)
+        found = {
+            topic: _table(topic, wanted, topics[topic](), clock == STAMP)
+            for topic, wanted in fields.items()
+        }
+    # Counted from the first message: seconds since 1970 have few digits left behind the point.
+    origin = min((int(stamps.min()) for stamps, _ in found.values() if len(stamps)), default=0)
+    return [
+        Stream(
+            topic,
+            {f"{topic}.{field}": table[:, i].copy() for i, field in enumerate(fields[topic])},
+            (stamps - origin) * 1e-9,
+        )
+        for topic, (stamps, table) in found.items()
+    ]
+
+
+def _table(
+    topic: str, wanted: list[str], messages: Any, stamped: bool
+) -> tuple[Int[np.ndarray, " N"], Float[np.ndarray, "N fields"]]:
+    """Nanoseconds and the wanted fields of every message of a topic."""
+    getters = [_getter(field) for field in wanted]
+    stamps, rows = [], []
+    for count, (stamp, message) in enumerate(messages):
+        try:
+            stamps.append(_header_stamp(message) if stamped else stamp)
+            rows.append([get(message) for get in getters])
+        except (AttributeError, IndexError, TypeError) as error:
+            raise ValueError(
+                f"message {count} of {topic} lacks one of {', '.join([*wanted][:4])}"
+                f"{' or header.stamp' if stamped else ''} ({error})"
+            ) from None
+    table = np.array(rows, dtype=np.float64).reshape(len(rows), len(wanted))
+    return np.array(stamps, dtype=np.int64), table
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    reader = optional("rosbags.highlevel", "bags").AnyReader
+    typesys = optional("rosbags.typesys", "bags")
+    # Bags of older ROS 2 versions do not say how their messages are laid out.
+    fallback = typesys.get_typestore(typesys.Stores.ROS2_HUMBLE)
+    with reader([path], default_typestore=fallback) as bag:
+        yield bag
+
+
+def _topics(bag: Any) -> dict[str, Callable[[], Iterator[tuple[int, Any]]]]:
+    """Each topic's messages, decoded one at a time."""
+
+    def messages(connections: list[Any]) -> Iterator[tuple[int, Any]]:
+        for connection, stamp, data in bag.messages(connections):
+            yield stamp, bag.deserialize(data, connection.msgtype)
+
+    by_topic: dict[str, list[Any]] = {}
+    for connection in bag.connections:
+        if connection.msgtype in bag.typestore.fielddefs:
+            by_topic.setdefault(connection.topic, []).append(connection)
+    return {topic: lambda c=c: messages(c) for topic, c in by_topic.items()}  # type: ignore[misc]
+
+
+def _fields(message: Any, prefix: str = "") -> Iterator[str]:
+    parts = getattr(message, "__dataclass_fields__", {})
+    if {"x", "y", "z", "w"} <= parts.keys():
+        yield from (f"{prefix}{angle}" for angle in _ANGLES)
+    for name in parts:
+        value = getattr(message, name)
+        if name.startswith("__"):
+            continue
+        if isinstance(value, (bool, int, float, np.number)):
+            yield prefix + name
+        elif isinstance(value, (np.ndarray, list, tuple)) and len(value) <= _MOST_ELEMENTS:
+            for i, element in enumerate(value):
+                if isinstance(element, (bool, int, float, np.number)):
+                    yield f"{prefix}{name}[{i}]"
+                else:
+                    yield from _fields(element, f"{prefix}{name}[{i}].")
+        else:
+            yield from _fields(value, f"{prefix}{name}.")
+
+
+def _getter(field: str) -> Callable[[Any], float]:
+    """How to find a field in a message."""
+    *parents, last = field.split(".")
+    path = [_ELEMENT.fullmatch(part) or part for part in parents]
+    end = _ELEMENT.fullmatch(last) or last
+
+    def follow(value: Any, part: Any) -> Any:
+        return (
+            getattr(value, part) if isinstance(part, str) else getattr(value, part[1])[int(part[2])]
+        )
+
+    def get(message: Any) -> float:
+        for part in path:
+            message = follow(message, part)
+        if isinstance(end, str) and end in _ANGLES and hasattr(message, "w"):
+            return _ANGLES[end](message.x, message.y, message.z, message.w)
+        return float(follow(message, end))
+
+    return get
+
+
+def _header_stamp(message: Any) -> int:
+    stamp = message.header.stamp
+    return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
+
+
+_ANGLES: dict[str, Callable[[float, float, float, float], float]] = {
+    "roll": lambda x, y, z, w: atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y)),
+    "pitch": lambda x, y, z, w: asin(max(-1.0, min(1.0, 2 * (w * y - z * x)))),
+    "yaw": lambda x, y, z, w: atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)),
+}
+"""Tait–Bryan angles (z-y-x) of the unit quaternion (x, y, z, w)."""

@@ -1,0 +1,267 @@
+"""From log files to a dataset: columns by name, runs, clocks, one rate."""
+
+import glob
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from offmap.data.checks import check_clock, check_numbers
+from offmap.data.dataset import Dataset
+from offmap.data.formats import SUFFIXES, Stream, column_names, is_bag, nearest, read_columns
+from offmap.data.formats.bags import STAMP
+from offmap.data.resampling import clock_of, held, resample
+from offmap.data.trajectory import Trajectory, as_dt
+
+Names = Sequence[str] | Mapping[str, str]
+Patterns = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+TimeUnit = Literal["s", "ms", "us", "ns"]
+
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_SAME_RATE = 0.05
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The streams of one recording."""
+
+    name: str
+    streams: list[Stream]
+
+
+def read(
+    patterns: Patterns,
+    *,
+    state: Names,
+    control: Names,
+    time: str | None = "t",
+    angles: Sequence[str] = (),
+    traj: str | None = None,
+    source: str = "offline",
+    dt: float | None = None,
+    time_unit: str = "s",
+    max_gap: float | None = None,
+) -> Dataset:
+    """Read logs into a dataset: CSV, Parquet, NPZ, HDF5, ROS 1 and 2 bags, MCAP.
+
+    Each file is a trajectory of its own; pauses split it. Streams with different rates are put
+    onto one grid: states interpolated, controls held.
+
+    Args:
+        patterns: files, or patterns such as "logs/*.csv".
+        state: columns that are states. A column that should have another name is written
+            "px=/odom.pose.pose.position.x", or in a mapping from names to columns.
+        control: columns that are controls, likewise.
+        time: the column that holds the time. None: rows are `dt` apart. Bags have a clock, which
+            "header.stamp" replaces by that of the messages' headers.
+        angles: names of the states that are angles in radians.
+        traj: a column whose value tells the runs in one file apart.
+        source: where the logs come from, such as "offline" or "online".
+        dt: seconds between rows of the dataset; None takes the rate of the slowest state.
+        time_unit: of the time column: "s", "ms", "us" or "ns".
+        max_gap: longest pause in seconds that is interpolated; None takes three steps.
+    """
+    states, controls = _mapping(state, "state"), _mapping(control, "control")
+    if time_unit not in _SECONDS:
+        raise ValueError(f"time_unit is one of {[*_SECONDS]}; got {time_unit!r}. Choose one.")
+    step = None if dt is None else as_dt(dt)
+    columns = [*states.values(), *controls.values()]
+    runs = [
+        run
+        for path in find_files(patterns)
+        for run in _runs(path, columns, time, traj, step, _SECONDS[time_unit])
+    ]
+    for run in runs:
+        _fill_last(run, [*controls.values()])
+        _check(run, time, step)
+    step = step or _common_step(runs, [*states.values()])
+    declared = tuple(states.get(name, name) for name in angles)
+    trajectories: list[Trajectory] = []
+    left_out = []
+    for run in runs:
+        found = resample(
+            run.streams,
+            [*states.values()],
+            [*controls.values()],
+            step,
+            angles=declared,
+            max_gap=max_gap,
+            source=source,
+        )
+        trajectories += found
+        left_out += [] if found else [_no_overlap(run, step)]
+    if not trajectories:
+        raise ValueError(f"{left_out[0]}. Check the columns, dt and max_gap.")
+    for reason in left_out:
+        warnings.warn(f"{reason}: it is left out", UserWarning, stacklevel=2)
+    return Dataset(trajectories, [*states], [*controls], angles)
+
+
+def find_files(patterns: Patterns) -> list[Path]:
+    """The files that patterns stand for, each once, sorted within a pattern."""
+    given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
+    if not given:
+        raise ValueError('Name at least one file or pattern, such as "logs/*.csv"; got none.')
+    found: dict[Path, None] = {}
+    for pattern in (os.fspath(item) for item in given):
+        paths = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
+        if not paths:
+            raise ValueError(f"No file matches {pattern!r}; {_beside(Path(pattern))}")
+        found |= dict.fromkeys(map(Path, paths))
+    return list(found)
+
+
+def _beside(pattern: Path) -> str:
+    folder = pattern.parent
+    if glob.has_magic(str(folder)) or not folder.is_dir():
+        return f"there is no folder {str(folder)!r}"
+    names = sorted(p.name for p in folder.iterdir() if p.name.endswith(SUFFIXES) or p.is_dir())
+    hint = nearest(pattern.name, names) if names else "no log is there"
+    return f"in {str(folder)!r}, {hint}"
+
+
+def _mapping(names: Names, what: str) -> dict[str, str]:
+    """Name in the dataset to column in the file."""
+    if isinstance(names, Mapping):
+        pairs = [(str(name), str(column)) for name, column in names.items()]
+    elif isinstance(names, str):
+        raise ValueError(f"`{what}` is a list of names; got {names!r}. Write [{names!r}].")
+    else:
+        pairs = [
+            (name, column) if mark else (given, given)
+            for given in names
+            for name, mark, column in [str(given).partition("=")]
+        ]
+    if not pairs:
+        raise ValueError(f"`{what}` names at least one column; got none. See `offmap inspect`.")
+    repeated = [name for name, _ in pairs if [n for n, _ in pairs].count(name) > 1]
+    if repeated:
+        raise ValueError(f"`{what}` names each column once; got {repeated[0]!r} twice.")
+    return dict(pairs)
+
+
+def _runs(
+    path: Path,
+    columns: list[str],
+    time: str | None,
+    traj: str | None,
+    dt: float | None,
+    unit: float,
+) -> list[_Run]:
+    """What a file holds, run by run, each stream with its time in seconds."""
+    if is_bag(path):
+        text = () if traj is None else (traj,)
+        kind = STAMP if time == STAMP else "t"
+        return [_Run(str(path), read_columns(path, columns, text=text, clock=kind))]
+    if time is None and dt is None:
+        raise ValueError("Rows without a time column need their step: give dt in seconds.")
+    _check_time_column(path, time)
+    wanted = [*columns, *filter(None, [time, traj])]
+    (table,) = read_columns(path, wanted, text=() if traj is None else (traj,))
+    data = {name: table.columns[name] for name in columns}
+    count = len(data[columns[0]])
+    clock = np.arange(count) * (dt or 1.0) if time is None else table.columns[time] * unit
+    if traj is None:
+        return [_Run(str(path), [Stream("", data, clock)])]
+    labels = np.asarray([str(label) for label in table.columns[traj]])
+    return [
+        _Run(
+            f"{path}, {traj} = {label}",
+            [
+                Stream(
+                    "",
+                    {name: c[labels == label] for name, c in data.items()},
+                    clock[labels == label],
+                )
+            ],
+        )
+        for label in dict.fromkeys(labels)
+    ]
+
+
+def _fill_last(run: _Run, controls: list[str]) -> None:
+    """T controls beside T + 1 states leave the last cell empty; no sample uses what is put in."""
+    for stream in run.streams:
+        for name in controls:
+            column = stream.columns.get(name)
+            if column is not None and len(column) > 1 and np.isnan(column[-1]):
+                stream.columns[name] = np.append(column[:-1], column[-2])
+
+
+def _check_time_column(path: Path, time: str | None) -> None:
+    known = column_names(path)
+    if time is not None and time not in known:
+        likely = [name for name in known if name.casefold() in ("t", "time", "timestamp", "stamp")]
+        hint = f"did you mean {likely[0]!r}?" if likely else nearest(time, list(known))
+        raise ValueError(
+            f"{path} has no time column {time!r}; {hint} Give its name as `time`, or time=None "
+            f"and dt if rows are equally spaced."
+        )
+
+
+def _check(run: _Run, time: str | None, dt: float | None) -> None:
+    """Refuse columns that are no measurements and clocks that do not run forward."""
+    for stream in run.streams:
+        where = f"{run.name}{f', {stream.name}' if stream.name else ''}"
+        clock = clock_of(stream)
+        if len(clock) < 2:
+            raise ValueError(
+                f"A run needs at least 2 rows; {where} has {len(clock)}. Leave it out or record on."
+            )
+        check_numbers(where, {"time": clock}, np.inf)
+        check_numbers(where, stream.columns)
+        check_clock(where, clock, time, dt)
+
+
+def _common_step(runs: list[_Run], states: list[str]) -> float:
+    """The step of the slowest state, which must be the same in all runs."""
+    steps = {
+        run.name: max(
+            float(np.median(np.diff(clock_of(stream))))
+            for stream in run.streams
+            if any(name in stream.columns for name in states)
+        )
+        for run in runs
+    }
+    fast, slow = min(steps, key=lambda n: steps[n]), max(steps, key=lambda n: steps[n])
+    if steps[slow] > (1 + _SAME_RATE) * steps[fast]:
+        raise ValueError(
+            f"Runs have different rates: a step is {steps[fast]:.4g} s in {fast} and "
+            f"{steps[slow]:.4g} s in {slow}. Give dt in seconds to put all onto one grid."
+        )
+    return float(f"{np.median([*steps.values()]):.6g}")
+
+
+def _no_overlap(run: _Run, dt: float) -> str:
+    spans = ", ".join(
+        f"{stream.name or 'rows'} from {clock_of(stream)[0]:.4g} to {clock_of(stream)[-1]:.4g} s"
+        for stream in run.streams
+    )
+    return f"{run.name} has no two moments {dt:g} s apart at which all columns are known ({spans})"
+
+
+def read_controls(
+    path: str | os.PathLike[str], control: Names, *, dt: float, time: str = "t"
+) -> Float[np.ndarray, "T m"]:
+    """Controls for a rollout: each row a step, or held onto steps of dt where there is a time."""
+    (found,) = find_files(path)
+    columns = _mapping(control, "control")
+    timed = is_bag(found) or time in column_names(found)
+    (run,) = _runs(found, [*columns.values()], time if timed else None, None, as_dt(dt), 1.0)
+    for stream in run.streams:
+        where = f"{run.name}{f', {stream.name}' if stream.name else ''}"
+        if not len(clock_of(stream)):
+            raise ValueError(f"A rollout needs at least one control; {where} has none.")
+        check_numbers(where, stream.columns)
+        check_clock(where, clock_of(stream), None, dt)
+    clocks = {name: clock_of(stream) for stream in run.streams for name in stream.columns}
+    values = {name: column for stream in run.streams for name, column in stream.columns.items()}
+    begin = max(clock[0] for clock in clocks.values())
+    end = max(clock[-1] for clock in clocks.values())
+    grid = begin + dt * np.arange(int((end - begin) / dt + 0.01) + 1)
+    return np.stack([held(grid, clocks[c], values[c], dt) for c in columns.values()], axis=1)

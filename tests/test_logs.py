@@ -1,0 +1,194 @@
+"""docs/logs.md runs as written, and what the commands leave behind is what they say."""
+
+import contextlib
+import io
+import json
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import offmap
+from offmap.cli import main
+from offmap.config import Config
+from offmap.data.quality import quality_warnings
+from offmap.data.reading import read_controls
+from offmap.heldout import trajectory_errors
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "logs.md").read_text("utf-8")
+
+
+def follow(folder):
+    """Do in a folder what the page says; what each command printed, and Python's variables."""
+    printed, variables = {}, {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for language, block in re.findall(r"```(python|sh)\n(.*?)```", PAGE, re.S):
+            text = io.StringIO()
+            with contextlib.redirect_stdout(text):
+                if language == "python":
+                    exec(block, variables)
+                else:
+                    command, *arguments = shlex.split(block)
+                    assert command == "offmap"
+                    main(arguments)
+                    printed[arguments[0]] = text.getvalue()
+    return printed, variables
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """The folder in which the page was followed, with a search that is cut short."""
+    full = Config.preset("default")
+    small = replace(
+        full,
+        kernels=("affine",),
+        slope_check=None,
+        constraint=replace(full.constraint, kernels=("rbf",), samples=60),
+    )
+    folder = tmp_path_factory.mktemp("followed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Config, "preset", staticmethod(lambda name: small))
+        printed, variables = follow(folder)
+    return folder, printed, variables
+
+
+def words(text):
+    return re.sub(r"[\d.e+-]+", "#", text).splitlines()
+
+
+SHOWN = re.findall(r"```text\n(.*?)```", PAGE, re.S)[0]
+
+
+def test_fit_prints_what_the_page_shows_but_for_the_choice_of_a_kernel(told):
+    expected = re.sub(r"^kernel .*\n", "", SHOWN, flags=re.M)
+    assert expected != SHOWN
+    assert words(told[1]["fit"]) == words(expected)
+    assert "sin(theta)·px' − cos(theta)·py' = 0" in SHOWN
+
+
+@pytest.mark.slow
+def test_the_page_runs_as_it_is(tmp_path):
+    printed, _ = follow(tmp_path)
+    assert words(printed["fit"]) == words(SHOWN)
+
+
+def test_the_numbers_of_a_fit_lie_beside_it(told):
+    folder, _, variables = told
+    model, numbers = variables["model"], json.loads((folder / "robot.json").read_text("utf-8"))
+    assert numbers["c"] == model.constraints.c == 1
+    assert numbers["retained"]["dynamics"] == list(model.retained.dynamics)
+    assert numbers["samples"] == 200
+    assert numbers["choices"]["used"] == model.choices.used
+    assert numbers["held_out"].keys() == {"no constraint", "projected", "tangent"}
+    assert {file.name for file in folder.iterdir()} == {
+        "logs", "inspect.json", "robot.offmap", "robot.json", "states.csv", "copy.offmap"
+    }  # fmt: skip
+
+
+def test_the_model_file_holds_the_whole_model(told):
+    folder, _, variables = told
+    again = offmap.load(folder / "copy.offmap")
+    assert (folder / "copy.offmap").read_bytes() == (folder / "robot.offmap").read_bytes()
+    log = again.dataset.trajectories[3]
+    assert np.array_equal(again.rollout(log.x[0], log.u[:20]), variables["states"][:-1])
+    np.testing.assert_allclose(
+        again.predict([50, 50, 3.0], [0.1, 1.0]), [np.cos(3), np.sin(3), 0.1], atol=1e-6
+    )
+
+
+def test_rollout_writes_the_predicted_states(told):
+    folder, printed, variables = told
+    written = np.genfromtxt(folder / "states.csv", delimiter=",", names=True)
+    assert written.dtype.names == ("t", "px", "py", "theta")
+    log = variables["model"].dataset.trajectories[1]
+    expected = variables["model"].rollout([0, 0, 0.5], log.u)
+    assert np.array_equal(np.stack([written[n] for n in ("px", "py", "theta")], 1), expected)
+    assert "21 steps of 0.1 s end at px" in printed["rollout"]
+
+
+def test_inspect_suggests_the_mapping(told):
+    folder, printed, _ = told
+    assert "--state px py theta --control omega v --angles theta --time t" in printed["inspect"]
+    ((stream,),) = json.loads((folder / "inspect.json").read_text("utf-8")).values()
+    assert stream["rows"] == 21
+    assert stream["rate"] == pytest.approx(10)
+    assert [c["looks"] for c in stream["columns"]] == [
+        "time",
+        "",
+        "",
+        "angle",
+        "control",
+        "control",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--start", "0", "0"], "--start needs 3 numbers, for px, py, theta; got 2"),
+        (["--start", "0", "0", "0", "--control", "w=x"], "maps the model's controls omega, v"),
+        (["--start", "0", "0", "0", "--control", "v=speed"], "no column 'speed'"),
+        (["--start", "nan", "0", "0"], "must be finite"),
+    ],
+)
+def test_rollout_refuses_what_does_not_fit_the_model(told, capsys, tmp_path, arguments, message):
+    folder = told[0]
+    fixed = ["rollout", str(folder / "robot.offmap"), "--controls", str(folder / "logs/run0.csv")]
+    with pytest.raises(SystemExit) as stopped:
+        main([*fixed, *arguments, "--out", str(tmp_path / "states.csv")])
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_model_is_refused_in_one_line(told, capsys, tmp_path):
+    (tmp_path / "m").write_bytes((told[0] / "robot.offmap").read_bytes()[:-100])
+    with pytest.raises(SystemExit):
+        main(["rollout", str(tmp_path / "m"), "--start", "0", "--controls", "c.csv"])
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("offmap: ")
+    assert "not a whole offmap model file" in line
+
+
+def test_controls_with_a_time_are_held_onto_the_models_step(told, tmp_path):
+    (tmp_path / "plan.csv").write_text("t,omega,v\n0,1,2\n0.25,3,4\n0.5,5,6\n")
+    held = read_controls(tmp_path / "plan.csv", ["omega", "v"], dt=0.1)
+    assert held[:, 0].tolist() == [1, 1, 1, 3, 3, 5]
+    (tmp_path / "rows.csv").write_text("omega,v\n1,2\n3,4\n")
+    assert read_controls(tmp_path / "rows.csv", ["omega", "v"], dt=0.1).tolist() == [[1, 2], [3, 4]]
+
+
+def test_held_out_errors_see_a_false_constraint_and_need_three_trajectories(told):
+    model = told[2]["model"]
+    false = model.with_constraint(lambda x: jnp.array([[1.0, 0.0, 0.0, 0.0]]))
+    errors = trajectory_errors(false)
+    assert errors["projected"].one_step > 100 * errors["no constraint"].one_step
+    assert errors["projected"].rollout > 100 * errors["no constraint"].rollout
+    few = offmap.Dataset(model.dataset.trajectories[:2], ["px", "py", "theta"], ["omega", "v"])
+    assert trajectory_errors(replace(model, dataset=few)) == {}
+
+
+def log(seed=0, rows=40, **change):
+    rng = np.random.default_rng(seed)
+    x, u = rng.normal(size=(rows, 2)).cumsum(axis=0), rng.normal(size=(rows, 2))
+    return offmap.Trajectory(change.get("x", x), change.get("u", u), dt=0.1)
+
+
+def test_warnings_name_what_makes_learning_hard():
+    def said(*logs):
+        return " ".join(quality_warnings(offmap.Dataset(logs, ["a", "b"], ["c", "d"])))
+
+    assert said(log(0), log(1)) == ""
+    near = offmap.Trajectory(log(0).x + 1e-4, log(0).u + 1e-4, dt=0.1)
+    assert "near-duplicate trajectories: 1 pairs" in said(log(0), log(1), near)
+    still = log(2, x=np.r_[log(2).x[:20], np.repeat(log(2).x[19:20], 20, axis=0)])
+    assert "nothing moves in" in said(still)
+    steps = log(3, u=np.c_[np.sign(log(3).u[:, 0]), log(3).u[:, 1]])
+    assert "'c' takes only 2 different values" in said(steps)
+    tied = log(4, u=np.c_[log(4).u[:, 0], 2 * log(4).u[:, 0]])
+    assert "'c' and 'd' always vary together" in said(tied)
