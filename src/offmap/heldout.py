@@ -25,15 +25,16 @@ def edge_error(predictor: Predictor, samples: Samples, primary: int) -> float:
     own = np.flatnonzero(samples.source == primary)
     own = own[:: max(1, len(own) // _POINTS)]
     edge = edge_points(np.concatenate([samples.x, samples.u], axis=1)[own])
-    middle, outside = _rows(samples, own[~edge]), _rows(samples, own[edge])
-    refitted = Predictor(_condition_on(predictor.dynamics, middle), predictor.gamma)
+    middle, outside = rows_of(samples, own[~edge]), rows_of(samples, own[edge])
+    refitted = Predictor(condition_on(predictor.dynamics, middle), predictor.gamma)
     predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
     spread = samples.xdot[own].std(axis=0)
     error = (np.asarray(predicted) - outside.xdot) / np.where(spread > 0, spread, 1.0)
     return float(np.sqrt(np.mean(error**2)))
 
 
-def _condition_on(dynamics: Dynamics, samples: Samples) -> Dynamics:
+def condition_on(dynamics: Dynamics, samples: Samples) -> Dynamics:
+    """The dynamics given these samples alone, at its hyperparameters and first noise level."""
     gps = condition(
         dynamics.gps.kernel,
         dynamics.gps.noise[:, 0],
@@ -44,7 +45,8 @@ def _condition_on(dynamics: Dynamics, samples: Samples) -> Dynamics:
     return Dynamics(dynamics.reduction, gps, dynamics.frame)
 
 
-def _rows(samples: Samples, rows: np.ndarray) -> Samples:
+def rows_of(samples: Samples, rows: np.ndarray) -> Samples:
+    """The chosen samples, in the order given."""
     return replace(
         samples,
         x=samples.x[rows],

@@ -10,11 +10,13 @@ import tyro
 from threadpoolctl import threadpool_limits
 
 from offmap.cli.console import console
+from offmap.cli.report import Report
 from offmap.cli.reproduce import Demo, Reproduce
 
 Command = (
     Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
 )
 
 
