@@ -50,6 +50,8 @@ class Browser:
         self._await_driver()
         answer = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self.root += f"/session/{answer['sessionId']}"
+        self._ask("POST", "/url", {"url": "about:blank"})
+        self.requests()  # those of the browser's own first page
 
     def __enter__(self):
         return self
@@ -94,9 +96,10 @@ class Browser:
         options = {"printBackground": True, "preferCSSPageSize": True}
         path.write_bytes(base64.b64decode(self.devtools("Page.printToPDF", options)["data"]))
 
-    def console(self) -> list[str]:
-        """What the page wrote to the console since the last call."""
-        return [entry["message"] for entry in self._ask("POST", "/se/log", {"type": "browser"})]
+    def errors(self) -> list[str]:
+        """What went wrong by the console since the last call; remarks on speed are left out."""
+        entries = self._ask("POST", "/se/log", {"type": "browser"})
+        return [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
 
     def requests(self) -> list[str]:
         """Addresses the page asked for since the last call; its own data and blobs are left out."""

@@ -163,9 +163,11 @@ def _structure(model: Model) -> list[str]:
     if len(scores) > 1:
         used = model.choices.used
         every = ", ".join(f"{MEANING[name]} {number(score)}" for name, score in scores.items())
+        near = [score <= _LEVEL * min(scores.values()) for score in scores.values()]
+        level = "Where errors are level, more structure wins. " if sum(near) > 1 else ""
         lines.append(
             f"<b>Held-out data decided.</b> The outermost fifth of the data was predicted from the "
-            f"rest in each way (errors in spreads of x'): {every}. The model predicts "
+            f"rest in each way (errors in spreads of x'): {every}. {level}The model predicts "
             f"<b>{MEANING[used]}</b>."
         )
     elif model.constraints.c:

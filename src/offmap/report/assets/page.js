@@ -80,14 +80,14 @@ function chosen(id, show) {
 }
 
 /* Print is narrower than a screen and wider than a phone: figures are redrawn for it and back. */
-function redrawn(width) {
-  document.body.style.width = width;
+function redrawn(printing) {
+  document.documentElement.classList.toggle("printing", printing);
   for (const plot of document.querySelectorAll(".js-plotly-plot")) {
     Plotly.relayout(plot, { width: plot.clientWidth, height: plot.clientHeight });
   }
 }
-window.addEventListener("beforeprint", () => redrawn("680px"));
-window.addEventListener("afterprint", () => redrawn(""));
+window.addEventListener("beforeprint", () => redrawn(true));
+window.addEventListener("afterprint", () => redrawn(false));
 
 for (const [id, figure] of Object.entries(page.figures)) draw(id, figure.data, figure.layout);
 chosen("trial", drawTrial);
