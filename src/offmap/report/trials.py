@@ -87,8 +87,9 @@ def hold_out(model: Model) -> HeldOut:
     fewest = min(int(np.sum(~mask)) for mask in held)  # equal sizes share compiled programs
     known = [_some(np.flatnonzero(~mask), min(fewest, POINTS)) for mask in held]
     refits = [given(model, rows) for rows in known]
+    most = min(max(int(np.sum(mask)) for mask in held), _TESTED)
     tests = [
-        _one_step(model, refit, rows, _some(np.flatnonzero(mask), _TESTED))
+        _one_step(model, refit, rows, _some(np.flatnonzero(mask), _TESTED), most)
         for refit, rows, mask in zip(refits, known, held, strict=True)
     ]
     trials = [
@@ -181,9 +182,10 @@ def _padded(window: Window, every: list[Window]) -> np.ndarray:
 
 
 def _one_step(
-    model: Model, refit: dict[str, Predictor], known: np.ndarray, tested: np.ndarray
+    model: Model, refit: dict[str, Predictor], known: np.ndarray, tested: np.ndarray, most: int
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Distance from the known samples, and error by variant, of the tested samples."""
+    padded = np.resize(tested, most)  # equal sizes share compiled programs
     samples, dataset = model.dataset.samples(), model.dataset
     features = Features(dataset.input_names, dataset.angle_indices)
     inputs = np.concatenate([samples.x, samples.u], axis=1)
@@ -193,7 +195,8 @@ def _one_step(
     size = spread(samples.xdot)
     errors = {}
     for name, predictor in refit.items():
-        xdot = np.asarray(velocities(predictor, samples.x[tested], samples.u[tested]))
+        xdot = np.asarray(velocities(predictor, samples.x[padded], samples.u[padded]))
+        xdot = xdot[: len(tested)]
         errors[name] = np.sqrt(np.mean(((xdot - samples.xdot[tested]) / size) ** 2, axis=1))
     return distance, errors
 
