@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from offmap.cli.console import fail
 from offmap.cli.fit import Fit
 from offmap.cli.inspect import Inspect
+from offmap.cli.report import Report
 from offmap.cli.reproduce import Demo, Reproduce
 from offmap.cli.rollout import Rollout
 
@@ -22,6 +23,7 @@ Command = (
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
 )
 
 

@@ -39,7 +39,7 @@ class Reproduce:
 
 @dataclass(frozen=True)
 class Demo:
-    """Fit the unicycle, say what was discovered, and print the table beside the paper's.
+    """Fit the unicycle, say what was discovered, print the table beside the paper's, write a page.
 
     Example: offmap demo --out results/demo
     """
@@ -55,6 +55,15 @@ class Demo:
         model = result.stages[True].models["DGP"]
         console.print("\n[bold]What was discovered from the data alone[/bold]")
         console.print(model.summary(), highlight=False, soft_wrap=True)
+        page = self.out / "unicycle.html"
+        try:
+            from offmap.report import write
+
+            write(model, page, title="A unicycle, by the paper's method")
+        except ValueError as error:  # plotly is an extra
+            console.print(f"No page: {error}", highlight=False)
+        else:
+            console.print(f"\nA page about it, to open in a browser: {page}", highlight=False)
 
 
 def _run(

@@ -1,0 +1,117 @@
+"""The predictor as plain data, so that a page can evaluate it without Python."""
+
+import base64
+from typing import Any
+
+import numpy as np
+
+from offmap.constraint import DictionaryConstraint, LearnedConstraint
+from offmap.dynamics import Dynamics
+from offmap.gp import AbstractKernel, IndependentGPs
+from offmap.model import Predictor
+from offmap.pseudometric import Reduction
+from offmap.regressor import AbstractRegressor
+from offmap.types import Gamma
+
+
+class NotExportable(ValueError):
+    """A part of the model that only Python can evaluate."""
+
+
+def export_variants(found: dict[str, Predictor]) -> dict[str, Any]:
+    """Everything that the page's evaluator needs, each array as base64 of its float64 bytes."""
+    if any(predictor.softness is not None for predictor in found.values()):
+        raise NotExportable(
+            "A page can evaluate firm projections; this model is drawn towards its constraint in "
+            "the metric of its covariance. Its predictions are drawn, but cannot be steered."
+        )
+    return {
+        name: {
+            "dynamics": _dynamics(predictor.dynamics),
+            "gamma": None if predictor.gamma is None else _gamma(predictor.gamma),
+        }
+        for name, predictor in found.items()
+    }
+
+
+def _dynamics(dynamics: Dynamics) -> dict[str, Any]:
+    frame = dynamics.frame
+    return {
+        "reduction": _reduction(dynamics.reduction),
+        "gps": _gps(dynamics.regressor),
+        "frame": None
+        if frame is None
+        else {
+            "gamma": _gamma(frame.gamma),
+            "origin": _array(frame.origin),
+            "basis": _array(frame.basis),
+            "periodic": list(frame.periodic),
+        },
+    }
+
+
+def _gamma(gamma: Gamma) -> dict[str, Any]:
+    if isinstance(gamma, DictionaryConstraint):
+        return {
+            "kind": "dictionary",
+            "trigonometric": list(gamma.library.trigonometric),
+            "weights": _array(gamma.weights),
+        }
+    if isinstance(gamma, LearnedConstraint):
+        rows = [
+            {"reduction": _reduction(row.reduction), "gps": _gps(row.gps)} for row in gamma.rows
+        ]
+        return {"kind": "rows", "rows": rows}
+    raise NotExportable(
+        "A page can evaluate constraints that offmap learned; this one is a Python function. "
+        "Its predictions are drawn, but cannot be steered."
+    )
+
+
+def _reduction(reduction: Reduction) -> dict[str, Any]:
+    features = reduction.features
+    return {
+        "angles": [] if features is None else list(features.angles),
+        "matrix": _array(reduction.matrix),
+    }
+
+
+def _gps(gps: AbstractRegressor) -> dict[str, Any]:
+    if not isinstance(gps, IndependentGPs):
+        raise NotExportable(
+            "A page can evaluate Gaussian processes; this model is a neural ensemble. Its "
+            "predictions are drawn, but cannot be steered."
+        )
+    scaling = {name: _array(getattr(gps.scaling, name)) for name in _SCALES}
+    return {
+        "kernel": _kernel(gps.kernel),
+        **scaling,
+        "x": _array(gps.x),
+        "alpha": _array(gps.alpha),
+    }
+
+
+_SCALES = ("x_mean", "x_scale", "y_mean", "y_scale")
+_KERNELS = {"RBF", "Linear", "Cosine", "ControlAffine", "Sum", "Product"}
+
+
+def _kernel(kernel: AbstractKernel) -> dict[str, Any]:
+    kind = type(kernel).__name__
+    if kind not in _KERNELS:
+        raise NotExportable(
+            f"A page can evaluate the kernels {', '.join(sorted(_KERNELS))}; this model has "
+            f"{kind}. Its predictions are drawn, but cannot be steered."
+        )
+    parts: dict[str, Any] = {"kind": kind}
+    for name in kernel.__dataclass_fields__:
+        value = getattr(kernel, name)
+        if isinstance(value, AbstractKernel):
+            parts[name] = _kernel(value)
+        else:
+            parts[name] = list(value) if isinstance(value, tuple) else _array(value)
+    return parts
+
+
+def _array(values: Any) -> dict[str, Any]:
+    array = np.ascontiguousarray(values, dtype="<f8")
+    return {"shape": list(array.shape), "data": base64.b64encode(array.tobytes()).decode()}
