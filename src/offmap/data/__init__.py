@@ -1,7 +1,21 @@
 """Trajectories and datasets: what was logged, checked, named and aligned for fitting."""
 
+from offmap.data.alignment import Alignment, Run, align
 from offmap.data.dataset import Dataset, Samples
 from offmap.data.derivatives import finite_difference, low_pass, smooth
+from offmap.data.streams import Fault, Stream
 from offmap.data.trajectory import Trajectory
 
-__all__ = ["Dataset", "Samples", "Trajectory", "finite_difference", "low_pass", "smooth"]
+__all__ = [
+    "Alignment",
+    "Dataset",
+    "Fault",
+    "Run",
+    "Samples",
+    "Stream",
+    "Trajectory",
+    "align",
+    "finite_difference",
+    "low_pass",
+    "smooth",
+]
