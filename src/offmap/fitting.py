@@ -33,6 +33,7 @@ def fit(
     config: Config | None = None,
     sparsify: bool | None = None,
     project: Literal["none", "learned"] | Gamma | None = None,
+    history: int = 0,
     seed: int = 0,
     progress: Progress = silent,
 ) -> Model:
@@ -44,9 +45,11 @@ def fit(
         config: settings for every stage, instead of a preset.
         sparsify: False uses all inputs (the paper's GP), True the retained ones (its DGP).
         project: "none", "learned", or a known Γ: a function from a state to (c, n + 1).
+        history: number of past commands to use as further inputs, for actuators that lag.
         seed: makes the result reproducible.
         progress: called with a sentence as each stage begins.
     """
+    dataset = dataset.with_history(history) if history else dataset
     dataset.check_inputs()
     config = config or Config.preset(preset)
     if sparsify is not None:

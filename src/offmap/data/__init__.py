@@ -3,6 +3,7 @@
 from offmap.data.alignment import Alignment, Run, align
 from offmap.data.dataset import Dataset, Samples
 from offmap.data.derivatives import finite_difference, low_pass, smooth
+from offmap.data.history import complete_history, history_names, stack_history
 from offmap.data.streams import Fault, Stream
 from offmap.data.trajectory import Trajectory
 
@@ -15,7 +16,10 @@ __all__ = [
     "Stream",
     "Trajectory",
     "align",
+    "complete_history",
     "finite_difference",
+    "history_names",
     "low_pass",
     "smooth",
+    "stack_history",
 ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
+from offmap.data.history import stack_history
 from offmap.data.smoother import choose_bandwidth, local_cubic
 from offmap.data.streams import Fault, Stream
 from offmap.data.trajectory import Trajectory, as_dt
@@ -42,7 +43,7 @@ class Run:
 
     def cut(self, first: int, steps: int) -> "Run":
         """The stretch of `steps` steps that begins with step `first`."""
-        if first < 0 or steps < 1 or first + steps > self.T:
+        if not (first >= 0 and steps >= 1) or first + steps > self.T:
             raise ValueError(
                 f"a cut lies within the {self.T} steps of its run; received {steps} steps from "
                 f"step {first}; ask for fewer"
@@ -56,6 +57,18 @@ class Run:
             middle=self.middle[part],
             xdot=self.xdot[part],
         )
+
+    def with_history(self, k: int) -> "Run":
+        """The run with k past commands as further columns of u; its first k steps are dropped."""
+        if k == 0:
+            return self
+        return replace(self.cut(k, self.T - k), u=stack_history(self.u, k))
+
+    def near_zero(self, angles: tuple[int, ...]) -> "Run":
+        """The same motion with angles shifted by whole turns, to start within ±π."""
+        turns = np.zeros(self.x.shape[1])
+        turns[list(angles)] = 2 * np.pi * np.round(self.x[0, list(angles)] / (2 * np.pi))
+        return replace(self, x=self.x - turns, middle=self.middle - turns)
 
     def samples(self, source: str = "offline") -> Trajectory:
         """Middle states, commands and derivatives, to fit to."""

@@ -96,6 +96,11 @@ class Stream:
         """Median seconds between rows."""
         return float(np.median(np.diff(self.time)))
 
+    def until(self, time: float) -> "Stream":
+        """The rows up to a time."""
+        early = self.time <= time
+        return Stream(self.time[early], self.values[early], self.names, self.angles, self.hold)
+
     def breaks(self) -> list[Fault]:
         """Gaps and jumps, across which nothing may be interpolated."""
         steps = np.diff(self.time)
