@@ -68,6 +68,14 @@ def test_no_lag_is_invented():
     assert found.lag == pytest.approx(0.0, abs=0.02)
 
 
+def test_too_few_steps_for_a_lag_are_said_to_be():
+    pose_time, pose, command_time, command = logged()
+    early, sent = pose_time < 5.0, command_time < 5.0
+    found = aligned(pose_time[early], pose[early], command_time[sent], command[sent], bandwidth=0.4)
+    assert found.lag == 0.0
+    assert "too few steps to estimate it" in found.report()
+
+
 def test_a_constant_command_has_no_lag():
     pose_time, pose, command_time, command = logged()
     found = aligned(pose_time, pose, command_time, np.ones_like(command))

@@ -10,6 +10,7 @@ from offmap.cli.console import console, progress
 
 if TYPE_CHECKING:
     from offmap.paper import Result
+    from offmap.paper.hardware import Scores
 
 Preset = Literal["paper", "default"]
 
@@ -37,7 +38,8 @@ class Reproduce:
     data: Path | None = None
     """Folder with real recordings (ddr and car only)."""
     robot: str | None = None
-    """Which robot of the folder, such as Robot3; the one with the most recordings if left out."""
+    """Which robot of the folder, such as Robot3; the one with the most recordings if left out. For
+    the car: part of the name of the test file."""
     history: int = 0
     """Past commands that the dynamics see as further inputs (ddr and car only)."""
 
@@ -111,7 +113,6 @@ def _run_ddr(asked: Reproduce) -> None:
 def _run_recordings(asked: Reproduce, folder: Path) -> None:
     from offmap.paper.hardware import score_recordings, stage_count
     from offmap.paper.recordings import cut_roles, describe, read_mrclam
-    from offmap.paper.scores import draw, save, table
 
     robot, recordings = read_mrclam(folder, asked.robot)
     cut = cut_roles(recordings, asked.seed, history=asked.history)
@@ -129,14 +130,40 @@ def _run_recordings(asked: Reproduce, folder: Path) -> None:
             history=asked.history,
             progress=report,
         )
-    console.print(table(scores))
-    console.print(f"{scores.seconds:.0f} s. Numbers: {save(scores, asked.out)}", highlight=False)
-    console.print(f"Figure: {draw(scores, asked.out)}", highlight=False)
-    console.print(scores.model.summary(), highlight=False, soft_wrap=True)
+    _show_scores(scores, asked.out)
 
 
 def _run_car(asked: Reproduce) -> None:
-    raise ValueError("car recordings come with --data DIR; none was given. Name their folder.")
+    from offmap.paper.car import choose_files, read_drives, score_car
+    from offmap.paper.recordings import describe
+
+    if asked.data is None:
+        raise ValueError("The car is known by recordings alone; got no --data. Name their folder.")
+    train, test = choose_files(asked.data, asked.robot or "free_driving_20240916_10_01_01")
+    fitted, unseen = read_drives(train, test)
+    about = describe("car", [*fitted, unseen])
+    for line in about["read"]:
+        console.print(line, highlight=False, soft_wrap=True)
+    with progress(6) as report:
+        scores = score_car(
+            fitted,
+            unseen,
+            about,
+            asked.preset,
+            seed=asked.seed,
+            history=asked.history,
+            progress=report,
+        )
+    _show_scores(scores, asked.out)
+
+
+def _show_scores(scores: "Scores", out: Path) -> None:
+    from offmap.paper.scores import draw, save, table
+
+    console.print(table(scores))
+    console.print(f"{scores.seconds:.0f} s. Numbers: {save(scores, out)}", highlight=False)
+    console.print(f"Figure: {draw(scores, out)}", highlight=False)
+    console.print(scores.model.summary(), highlight=False, soft_wrap=True)
 
 
 def _show(result: "Result", out: Path) -> None:

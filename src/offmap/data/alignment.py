@@ -89,7 +89,8 @@ class Alignment:
     lag: float
     """Seconds by which the motion follows the command."""
     lag_explains: float
-    """Share of the motion's variance that the lagged command explains beyond the state alone."""
+    """Share of the motion's variance that the lagged command explains beyond the state alone; NaN
+    where the lag was given, or taken as 0 for want of steps."""
     noise: Float[np.ndarray, " n"]
     """Root mean square distance of pose samples from the smoothed path, outliers left out."""
     faults: tuple[Fault, ...]
@@ -98,11 +99,16 @@ class Alignment:
     def report(self) -> str:
         """A few lines for a log: grid, bandwidth, lag, noise and every fault."""
         steps = [run.T for run in self.runs]
+        explained = (
+            "given, or too few steps to estimate it"
+            if np.isnan(self.lag_explains)
+            else f"explains {self.lag_explains:.0%} of the motion's variance"
+        )
         lines = [
             f"{len(steps)} runs, {sum(steps)} steps of {self.runs[0].dt:g} s "
             f"(longest {max(steps)})",
-            f"bandwidth {self.bandwidth:.3g} s, command lag {self.lag:.2f} s (explains "
-            f"{self.lag_explains:.0%} of the motion's variance), noise {_list(self.noise)}",
+            f"bandwidth {self.bandwidth:.3g} s, command lag {self.lag:.2f} s ({explained}), "
+            f"noise {_list(self.noise)}",
         ]
         return "\n".join(lines + [str(fault) for fault in self.faults])
 
@@ -216,10 +222,12 @@ def _estimate_lag(
     lags = np.arange(0.0, longest + _LAG_STEP / 2, _LAG_STEP)
     commands = [_mean_command(command, middle_times[keep] - dt / 2 - lag, dt) for lag in lags]
     known = np.all([np.isfinite(u[:, 0]) for u in commands], axis=0)
-    if known.sum() < 100:
-        return 0.0, float("nan")
     x, targets = middle[keep][known], xdot[keep][known]
+    if not len(x):
+        return 0.0, float("nan")
     features = _features(x, pose.angles)
+    if len(x) < 4 * features.shape[1] * (1 + command.values.shape[1]):
+        return 0.0, float("nan")  # too few steps to tell; the report says so
     alone = _residual(features, targets)
     designs = (features[:, :, None] * _with_one(u[known])[:, None] for u in commands)
     residuals = np.array([_residual(design.reshape(len(x), -1), targets) for design in designs])

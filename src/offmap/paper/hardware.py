@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from offmap.config import Config, Preset
-from offmap.data import Dataset, Run, history_names
+from offmap.data import Dataset, Run, Trajectory, history_names
 from offmap.model import Model
 from offmap.paper.ddr import IDEAL, fit_variants, hardware_config, noisy
 from offmap.paper.experiment import distances, predict_trial, statistics, versions
@@ -107,7 +107,7 @@ def score_recordings(
     after = [cut.pairs[i].cut(STEPS, STEPS) for i in chosen]
     tests = {
         row: [
-            _trial(
+            windows_trial(
                 noisy(run, NOISE.get(row, 0.0), rng, _CUTOFF_HZ),
                 {"id": cut.inside, "online": [after[i]]}.get(row, cut.outside),
             )
@@ -156,7 +156,8 @@ def dataset(windows: list[Run], controls: tuple[str, ...], history: int) -> Data
     )
 
 
-def _trial(online: Any, tests: list[Run]) -> Trial:
+def windows_trial(online: Trajectory, tests: list[Run]) -> Trial:
+    """Online data, and windows to predict after it."""
     return Trial(
         online,
         np.stack([test.x[0] for test in tests]),

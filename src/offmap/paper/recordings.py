@@ -167,9 +167,9 @@ def _windows(run: Run) -> Iterator[Run]:
         first += taken.T if taken else 1
 
 
-def describe(robot: str, recordings: list[Recording], cut: Cut) -> dict[str, Any]:
+def describe(robot: str, recordings: list[Recording], cut: Cut | None = None) -> dict[str, Any]:
     """What was read and how it was cut, as lines to print and as numbers to keep."""
-    lines = [f"{robot}: {cut}"]
+    lines = [f"{robot}: {cut}"] if cut else []
     for recording in recordings:
         found = recording.aligned
         summary = found.report().splitlines()[:2]
