@@ -107,7 +107,7 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
         "tangent": replace(projected, predictor=Predictor(tangent, gamma)),
     }
     scores = {
-        name: edge_error(candidate.predictor, samples, primary)
+        name: edge_error(candidate.predictor, samples, primary, _by_trajectory(model.config))
         for name, candidate in candidates.items()
     }
     best = _most_structure(scores)
@@ -141,6 +141,7 @@ def _sparsify(
         key=key,
         config=config.pseudometric,
         check=config.slope_check,
+        groups=samples.trajectory[own] if _by_trajectory(config) else None,
     )
 
 
@@ -184,6 +185,7 @@ def _choose(
         key=key,
         config=replace(config.dynamics, hyper_points=config.selection_points),
         controls=reduction.rows_of(range(dataset.n, dataset.n + dataset.m)),
+        groups=samples.trajectory[own] if _by_trajectory(config) else None,
     )
     return replace(config.dynamics, kernel=kernel), {
         str(name): score for name, score in scores.items()
@@ -209,6 +211,10 @@ def _discover(model: Model) -> Model:
         if equations.c >= found.c:
             found = equations
     return constrain(replace(model, constraint_fit=found), found.gamma)
+
+
+def _by_trajectory(config: Config) -> bool:
+    return config.hold_out == "trajectories"
 
 
 def _periodic(dataset: Dataset, gamma: Gamma) -> tuple[int, ...]:

@@ -16,7 +16,9 @@ from offmap.model import Predictor
 _POINTS = 1500  # larger data sets are thinned
 
 
-def edge_error(predictor: Predictor, samples: Samples, primary: int) -> float:
+def edge_error(
+    predictor: Predictor, samples: Samples, primary: int, by_trajectory: bool = False
+) -> float:
     """Root mean square one-step error at the outermost fifth of the primary source's samples.
 
     The GPs are conditioned again on the other four fifths, at their hyperparameters. Components
@@ -24,7 +26,8 @@ def edge_error(predictor: Predictor, samples: Samples, primary: int) -> float:
     """
     own = np.flatnonzero(samples.source == primary)
     own = own[:: max(1, len(own) // _POINTS)]
-    edge = edge_points(np.concatenate([samples.x, samples.u], axis=1)[own])
+    groups = samples.trajectory[own] if by_trajectory else None
+    edge = edge_points(np.concatenate([samples.x, samples.u], axis=1)[own], groups)
     middle, outside = _rows(samples, own[~edge]), _rows(samples, own[edge])
     refitted = Predictor(_condition_on(predictor.dynamics, middle), predictor.gamma)
     predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))

@@ -137,7 +137,8 @@ def _summed(true: np.ndarray, states: np.ndarray) -> np.ndarray:
 def _driven(recording: Recording, history: int) -> list[Run]:
     """Windows of 40 steps in a row, at least 90 % of them moving."""
     windows = []
-    for run in (run.with_history(history) for run in recording.aligned.runs):
+    long = [run for run in recording.aligned.runs if STEPS + history <= run.T]
+    for run in (run.with_history(history) for run in long):
         for first in range(0, run.T - STEPS + 1, STEPS):
             window = run.cut(first, STEPS).near_zero((2,))
             if np.mean(np.abs(window.u[:, 1]) > _MOVING) >= 0.9:

@@ -53,8 +53,9 @@ def hardware_config(preset: Preset) -> Config:
     """The preset as the paper sets it for hardware; steps are integrated by RK4.
 
     Derivatives are those of continuous time, so Euler steps would add an error of their own.
+    Choices are compared on whole trajectories: errors of neighbouring samples are alike.
     """
-    config = replace(Config.preset(preset), integrator="rk4")
+    config = replace(Config.preset(preset), integrator="rk4", hold_out="trajectories")
     if preset == "paper":
         config = replace(config, constraint=replace(config.constraint, kernels=("cosine",)))
     return config
@@ -85,7 +86,7 @@ def reproduce_ddr(
     began = time.perf_counter()
     config = config or hardware_config(preset)
     progress("driving the robot")
-    session = _Session(experiment, robot or DiffDrive(), seed, history)
+    session = Session(experiment, robot or DiffDrive(), seed, history)
     offline = session.offline()
     trials_of = {row.key: [session.trial(row, i) for i in range(trials)] for row in ROWS}
     predictions: dict[str, list[dict[str, np.ndarray]]] = {
@@ -150,7 +151,7 @@ def noisy(run: Run, noise: float, rng: np.random.Generator, cutoff_hz: float) ->
     return smooth(replace(measured, x=states), cutoff_hz=cutoff_hz)
 
 
-class _Session:
+class Session:
     """All drives of one seed, captured at 100 Hz and put onto the grid of the experiment."""
 
     def __init__(
@@ -164,6 +165,7 @@ class _Session:
         self.aligned, self._offline = self._on_grid(drives, None)
 
     def offline(self) -> Dataset:
+        """The offline drives, to fit to."""
         system = self.experiment.system
         return Dataset(
             [run.samples("offline") for run in self._offline],

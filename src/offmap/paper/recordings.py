@@ -124,7 +124,8 @@ def cut_roles(recordings: list[Recording], seed: int, offline: int = 10, history
     region: list[tuple[bool, Run]] = []
     pairs, outside = [], []
     for recording in recordings:
-        for run in recording.aligned.runs:
+        long = [run for run in recording.aligned.runs if STEPS + history <= run.T]
+        for run in long:
             for window in _windows(run.with_history(history)):
                 late = window.start >= recording.calibrated_until
                 y, theta = window.x[0, 1], window.x[0, 2]
