@@ -27,6 +27,7 @@ def table(scores: Scores) -> Table:
         title=f"40-step prediction error, {scores.system} recordings, preset {scores.preset} "
         f"(below: 95 % interval of the mean)",
         box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
         pad_edge=False,
         show_lines=True,
     )
@@ -79,7 +80,7 @@ def draw(scores: Scores, directory: Path) -> Path:
         if i >= len(true):
             plane.axis("off")
             continue
-        plane.plot(*true[i, :, :2].T, color="black", linewidth=2.5, label="true")
+        plane.plot(*true[i, :, :2].T, color="black", linewidth=2.5, label="_true" if i else "true")
         plane.plot(*true[i, 0, :2], "o", color="black", markersize=4)
         for column, (label, colour) in shown.items():
             error = np.linalg.norm(predicted[column][i] - true[i], axis=-1).sum()
