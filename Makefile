@@ -34,7 +34,7 @@ $(STAMP): requirements.txt pyproject.toml
 	@touch $@
 
 test: lint ## Lint, then run the tests (slow ones left out)
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -n 2 --dist loadfile $(ARGS)
 
 lint: setup ## Check style, formatting and types
 	$(BIN)/ruff check .

@@ -37,6 +37,9 @@ class Config:
     """Also search for constraints that are short equations."""
     tangent: bool = False
     """Also learn the dynamics in the tangent frame of the constraint."""
+    hold_out: Literal["samples", "trajectories"] = "samples"
+    """What is held out at the edge of the data where choices are compared. On recordings, errors of
+    neighbouring samples are alike: hold out whole trajectories."""
     integrator: Integrator = "euler"
 
     def __post_init__(self) -> None:

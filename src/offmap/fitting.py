@@ -49,6 +49,7 @@ def fit(
     dynamics: Literal["gp", "mlp"] | None = None,
     sparsify: bool | None = None,
     project: Literal["none", "learned"] | Gamma | None = None,
+    history: int = 0,
     seed: int = 0,
     progress: Progress = silent,
 ) -> Model:
@@ -61,9 +62,11 @@ def fit(
         dynamics: "gp" (Gaussian processes) or "mlp" (an ensemble of neural networks).
         sparsify: False uses all inputs (the paper's GP), True the retained ones (its DGP).
         project: "none", "learned", or a known Γ: a function from a state to (c, n + 1).
+        history: number of past commands to use as further inputs, for actuators that lag.
         seed: makes the result reproducible.
         progress: called with a sentence as each stage begins.
     """
+    dataset = dataset.with_history(history) if history else dataset
     dataset.check_inputs()
     config = config or Config.preset(preset)
     if dynamics is not None:
@@ -124,7 +127,8 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
     if len(samples) > _SOFT_POINTS:
         del candidates["soft"]
     scores = {
-        name: edge_error(candidate, samples, primary) for name, candidate in candidates.items()
+        name: edge_error(candidate, samples, primary, _by_trajectory(model.config))
+        for name, candidate in candidates.items()
     }
     best = _most_structure(scores)
     model = replace(model, choices=replace(model.choices, structure=scores, used=best))
@@ -170,6 +174,7 @@ def _sparsify(
         key=key,
         config=config.pseudometric,
         check=config.slope_check,
+        groups=samples.trajectory[own] if _by_trajectory(config) else None,
     )
 
 
@@ -231,6 +236,7 @@ def _choose(
         key=key,
         config=replace(config.dynamics, hyper_points=config.selection_points),
         controls=reduction.rows_of(range(dataset.n, dataset.n + dataset.m)),
+        groups=samples.trajectory[own] if _by_trajectory(config) else None,
     )
     return replace(config.dynamics, kernel=kernel), {
         str(name): score for name, score in scores.items()
@@ -256,6 +262,10 @@ def _discover(model: Model) -> Model:
     if found is None or found.c < space.c:
         found = fit_rows(space, dataset.state_names, key=key, config=config.constraint)
     return constrain(replace(model, constraint_fit=found), found.gamma)
+
+
+def _by_trajectory(config: Config) -> bool:
+    return config.hold_out == "trajectories"
 
 
 def _periodic(dataset: Dataset, gamma: Gamma) -> tuple[int, ...]:

@@ -81,7 +81,9 @@ def _relative(error: np.ndarray, of: np.ndarray) -> float:
     return float(np.sqrt(np.mean((error / np.where(spread > 0, spread, 1.0)) ** 2)))
 
 
-def edge_error(predictor: Predictor, samples: Samples, primary: int) -> float:
+def edge_error(
+    predictor: Predictor, samples: Samples, primary: int, by_trajectory: bool = False
+) -> float:
     """Root mean square one-step error at the outermost fifth of the primary source's samples.
 
     The regressor is conditioned again on the other four fifths, at its hyperparameters.
@@ -89,7 +91,8 @@ def edge_error(predictor: Predictor, samples: Samples, primary: int) -> float:
     """
     own = np.flatnonzero(samples.source == primary)
     own = own[:: max(1, len(own) // _POINTS)]
-    edge = edge_points(np.concatenate([samples.x, samples.u], axis=1)[own])
+    groups = samples.trajectory[own] if by_trajectory else None
+    edge = edge_points(np.concatenate([samples.x, samples.u], axis=1)[own], groups)
     middle, outside = samples.take(own[~edge]), samples.take(own[edge])
     refitted = conditioned_on(predictor, middle)
     predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))

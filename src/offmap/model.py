@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from offmap.config import Config
 from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_equations
-from offmap.data import Dataset, Trajectory
+from offmap.data import Dataset, Trajectory, complete_history
 from offmap.dynamics import Dynamics, complete_dynamics, update_dynamics
 from offmap.projection import project as project_onto
 from offmap.projection import soft_project, tangent_projector
@@ -111,12 +111,21 @@ class Model:
         mean, std = (np.asarray(result).reshape(*shape, self.dataset.n) for result in results)
         return (mean, std) if return_std else mean
 
-    def rollout(self, x0: Any, controls: Any, dt: float | None = None) -> np.ndarray:
-        """States (…, T + 1, n) from starts (…, n) under controls (…, T, m), each held for dt."""
+    def rollout(
+        self, x0: Any, controls: Any, dt: float | None = None, *, before: Any = None
+    ) -> np.ndarray:
+        """States (…, T + 1, n) from starts (…, n) under controls (…, T, m), each held for dt.
+
+        A model of past commands takes the k `before` the first, oldest first (…, k, m); without
+        them the first command is taken to have held.
+        """
         dt = self.dataset.dt if dt is None else dt
         if not (np.isfinite(dt) and dt > 0):
             raise ValueError(f"A step dt must be positive and finite; got {dt}. Give seconds.")
         x0 = _batch(x0, self.dataset.n, "x0", 1)
+        names = self.dataset.control_names
+        past = None if before is None else np.asarray(before, dtype=np.float64)
+        controls = complete_history(np.asarray(controls, dtype=np.float64), names, past)
         controls = _batch(controls, self.dataset.m, "controls", 2)
         shape = _broadcast(x0.shape[:-1], controls.shape[:-2], "x0 and controls")
         flat_x = np.broadcast_to(x0, (*shape, x0.shape[-1])).reshape(-1, x0.shape[-1])

@@ -45,6 +45,7 @@ def find_sparsity(
     key: PRNGKeyArray,
     config: PseudometricConfig,
     check: float | None,
+    groups: np.ndarray | None = None,
 ) -> Sparsity:
     """Drop the inputs that do not matter; the first `states` of them are states, then controls.
 
@@ -77,6 +78,7 @@ def find_sparsity(
         x,
         key=key,
         config=GPConfig(),
+        groups=None if groups is None else groups[chosen],
     )
     level = [max(error, _FLOOR) for error in errors]
     small, large = np.argsort([len(reduction.names), len(other.names)])

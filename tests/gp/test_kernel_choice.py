@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from offmap.gp import GPConfig, choose_kernel
-from offmap.gp.selection import edge_points
+from offmap.gp.selection import edge_errors, edge_points
 
 CANDIDATES = ("rbf", "linear", "cosine")
 CONFIG = GPConfig(centre=False)
@@ -117,3 +117,30 @@ def test_constant_column_does_not_decide_the_edge():
 
 def test_few_points_have_an_edge_too():
     assert edge_points(np.array([[0.0], [0.1], [9.0]])).tolist() == [False, False, True]
+
+
+def test_edge_of_groups_is_whole_groups():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(10), 30)
+    x = rng.normal(size=(300, 2)) + np.where(groups == 4, 8.0, 0.0)[:, None]
+    x[groups == 7] -= 9.0
+    edge = edge_points(x, groups)
+    assert set(groups[edge]) == {4, 7}
+    assert edge.sum() == 60
+
+
+def test_holding_out_groups_sees_through_noise_that_neighbours_share():
+    """One input is the truth, the other tells the groups apart: only the first carries over."""
+    rng = np.random.default_rng(1)
+    groups = np.repeat(np.arange(12), 20)
+    truth, place = rng.normal(size=240), groups + 0.05 * rng.normal(size=240)
+    y = (truth + 2.0 * rng.normal(size=12)[groups])[:, None]
+    both = np.stack([truth, place], axis=1)
+    candidates = [truth[:, None], both]
+    config = GPConfig(hyper_points=150)
+    alone, told = edge_errors(candidates, y, both, key=jax.random.key(0), config=config)
+    assert told < alone
+    alone, told = edge_errors(
+        candidates, y, both, key=jax.random.key(0), config=config, groups=groups
+    )
+    assert alone < 1.05 * told

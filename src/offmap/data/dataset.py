@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from offmap.data.history import history_length, history_names, with_past_commands
 from offmap.data.trajectory import Trajectory
 
 __all__ = ["Dataset", "Samples"]
@@ -105,6 +106,11 @@ class Dataset:
         return self.trajectories[0].m
 
     @property
+    def history(self) -> int:
+        """Number of past commands among the controls; see `with_history`."""
+        return history_length(self.control_names)
+
+    @property
     def dt(self) -> float:
         """Seconds between rows, common to all trajectories."""
         return self.trajectories[0].dt
@@ -158,8 +164,29 @@ class Dataset:
         return replace(self, trajectories=tuple(t for t in self if t.source == source))
 
     def append(self, trajectory: Trajectory) -> "Dataset":
-        """Return a new dataset with one more trajectory at the end."""
+        """Return a new dataset with one more trajectory at the end.
+
+        Where the dataset has past commands as columns, so gets a trajectory that lacks them.
+        """
+        if self.history and trajectory.m * (self.history + 1) == self.m:
+            trajectory = with_past_commands(trajectory, self.history)
         return replace(self, trajectories=(*self.trajectories, trajectory))
+
+    def with_history(self, k: int) -> "Dataset":
+        """Return the dataset with the k commands before each as further control columns.
+
+        The first k steps of every trajectory have no full history and are dropped.
+        """
+        if self.history:
+            raise ValueError(
+                f"past commands are added once; the controls already hold {self.history} of them: "
+                f"{list(self.control_names)}; start from the dataset without"
+            )
+        return replace(
+            self,
+            trajectories=tuple(with_past_commands(trajectory, k) for trajectory in self),
+            control_names=history_names(self.control_names, k),
+        )
 
     def check_inputs(self) -> None:
         """Raise where the samples cannot support a fit, and warn where they repeat themselves."""

@@ -15,10 +15,18 @@ from offmap.gp.kernels import KernelName
 _EDGE = 0.2  # share of the points held out
 
 
-def edge_points(x: Float[np.ndarray, "N d"]) -> np.ndarray:
-    """Mask of the outermost fifth of the points: the largest standardised coordinate decides."""
+def edge_points(x: Float[np.ndarray, "N d"], groups: np.ndarray | None = None) -> np.ndarray:
+    """Mask of the outermost fifth of the points: the largest standardised coordinate decides.
+
+    With `groups`, the outermost fifth of whole groups: neighbours in time share their errors, and
+    a held-out sample whose neighbours are not held out is no test.
+    """
     spread = x.std(axis=0)
     reach = np.max(np.abs(x - np.median(x, axis=0)) / np.where(spread > 0, spread, 1.0), axis=1)
+    if groups is not None and len(np.unique(groups)) > 1:
+        codes = np.unique(groups)
+        far = np.argsort([np.median(reach[groups == code]) for code in codes])
+        return np.isin(groups, codes[far[-max(1, round(_EDGE * len(codes))) :]])
     edge = np.zeros(len(x), dtype=bool)
     edge[np.argsort(reach)[-max(1, int(_EDGE * len(x))) :]] = True
     return edge
@@ -32,6 +40,7 @@ def choose_kernel(
     key: PRNGKeyArray,
     config: GPConfig,
     controls: tuple[int, ...] = (),
+    groups: np.ndarray | None = None,
 ) -> tuple[KernelName, dict[KernelName, float]]:
     """The candidate that best predicts the edge of the data from its middle, and all scores.
 
@@ -41,7 +50,7 @@ def choose_kernel(
     """
     if len(candidates) == 1:
         return candidates[0], {candidates[0]: 0.0}
-    edge = edge_points(x)
+    edge = edge_points(x, groups)
     source = np.zeros(int(np.sum(~edge)), dtype=int)
     # Outputs of a row of Γ share a scale: one that is zero up to round-off must not decide.
     size = np.sqrt(np.mean(y**2, axis=0))
@@ -68,9 +77,10 @@ def edge_errors(
     *,
     key: PRNGKeyArray,
     config: GPConfig,
+    groups: np.ndarray | None = None,
 ) -> list[float]:
     """Error at the edge of x of GPs that see each of the candidate inputs instead of x."""
-    edge = edge_points(x)
+    edge = edge_points(x, groups)
     spread = np.where(y.std(axis=0) > 0, y.std(axis=0), 1.0)
     errors = []
     for seen in candidates:

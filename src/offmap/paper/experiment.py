@@ -137,7 +137,7 @@ def reproduce(
         stages.update({ood: stage for ood in (False, True) if kind in (None, ood)})
     distances = {
         row: {
-            column: _distances(trials_of[row], [p[column] for p in predicted]) for column in COLUMNS
+            column: distances(trials_of[row], [p[column] for p in predicted]) for column in COLUMNS
         }
         for row, predicted in predictions.items()
     }
@@ -212,13 +212,13 @@ def _run_stage(
         for row in rows:
             for i, trial in enumerate(trials[row.key]):
                 progress(f"{row.title}, {name}: trial {i + 1} of {len(trials[row.key])}")
-                for projection, states in _predict(variants, trial).items():
+                for projection, states in predict_trial(variants, trial).items():
                     predictions[row.key][i][f"{name}/{projection}"] = states
         models[name] = model.mean_only()
     return Stage(offline, models), predictions
 
 
-def _predict(variants: dict[str, Model], trial: Trial) -> dict[str, np.ndarray]:
+def predict_trial(variants: dict[str, Model], trial: Trial) -> dict[str, np.ndarray]:
     """Test rollouts of every variant after the online data; equal dynamics are updated once."""
     updated: dict[int, Model] = {}
     predicted = {}
@@ -235,7 +235,7 @@ def _predict(variants: dict[str, Model], trial: Trial) -> dict[str, np.ndarray]:
     return predicted
 
 
-def _distances(trials: list[Trial], states: list[np.ndarray]) -> np.ndarray:
+def distances(trials: list[Trial], states: list[np.ndarray]) -> np.ndarray:
     """‖x_true − x_pred‖ of each state (trials, tests, T + 1); summed over time it is eq. (loss)."""
     true = jnp.asarray(np.stack([trial.test_states for trial in trials]))
     return np.asarray(state_errors(true, jnp.asarray(np.stack(states))))
@@ -266,6 +266,7 @@ def _differences(cells: dict[str, np.ndarray]) -> dict[str, Any]:
         ("GP/approx", "GP/none"),
         ("DGP/approx", "DGP/none"),
         ("DGP/approx", "DGP/true"),
+        ("DGP/approx", "DGP/ideal"),
         ("DGP/approx", "DGP/offline"),
     ]
     return {
@@ -274,6 +275,7 @@ def _differences(cells: dict[str, np.ndarray]) -> dict[str, Any]:
             "ci95": bootstrap_interval(cells[first] - cells[second]),
         }
         for first, second in pairs
+        if first in cells and second in cells
     }
 
 

@@ -1,4 +1,4 @@
-"""The paper's printed results: mean and ± of Tables I (unicycle) and III (quadrotor)."""
+"""The paper's printed results: mean and ± of Tables I (unicycle), II (ddr) and III (quadrotor)."""
 
 Cells = dict[str, tuple[float, float]]
 
@@ -32,6 +32,20 @@ PAPER: dict[str, dict[str, Cells]] = {
             (45.44, 30.51),
             (44.34, 29.79),
             (45.29, 28.87),
+        ),
+    },
+    "ddr": {
+        "id": _cells(
+            (0.60, 8e-4), (0.61, 1e-7), (0.61, 8e-4), (0.50, 5e-3), (0.52, 6e-4), (0.51, 4e-3)
+        ),
+        "ood00": _cells(
+            (1.33, 0.62), (1.03, 0.37), (1.04, 0.37), (0.75, 0.32), (0.68, 0.27), (0.70, 0.25)
+        ),
+        "ood05": _cells(
+            (1.68, 0.93), (0.90, 0.35), (0.95, 0.33), (1.58, 0.78), (0.83, 0.27), (0.90, 0.25)
+        ),
+        "ood10": _cells(
+            (2.15, 0.88), (1.42, 0.57), (1.37, 0.46), (1.85, 0.57), (1.38, 0.42), (1.33, 0.34)
         ),
     },
     "quadrotor": {

@@ -25,12 +25,13 @@ def table(result: Result) -> Table:
     )
     for width in (11, 3):
         rendered.add_column("", no_wrap=True, min_width=width)
-    for column in ("none", "ideal", "approx", "true Γ"):
-        rendered.add_column(column, justify="right", no_wrap=True)
+    shown = [p for p in ("none", "ideal", "approx", "true") if f"GP/{p}" in result.errors["id"]]
+    for column in shown:
+        rendered.add_column("true Γ" if column == "true" else column, justify="right", no_wrap=True)
     for row in ROWS:
         for dynamics in ("GP", "DGP"):
             cells = []
-            for projection in ("none", "ideal", "approx", "true"):
+            for projection in shown:
                 column = f"{dynamics}/{projection}"
                 found = statistics(result.errors[row.key][column])
                 printed = PAPER[name][row.key].get(column)

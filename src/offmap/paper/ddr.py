@@ -1,0 +1,237 @@
+"""The paper's hardware experiment on a robot anyone can run: a MuJoCo differential drive."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from offmap.config import Config, Preset
+from offmap.data import (
+    Alignment,
+    Dataset,
+    Run,
+    Stream,
+    Trajectory,
+    align,
+    history_names,
+    smooth,
+)
+from offmap.fitting import constrain, fit
+from offmap.model import Model
+from offmap.paper.experiment import Result, Stage, distances, predict_trial
+from offmap.paper.protocol import ROWS, Experiment, Row, Trial
+from offmap.systems import Box, System, unicycle
+from offmap.systems.diff_drive import Capture, DiffDrive
+from offmap.types import Progress, silent
+
+COLUMNS = tuple(
+    f"{dynamics}/{projection}"
+    for dynamics in ("GP", "DGP")
+    for projection in ("none", "ideal", "approx", "offline")
+)
+"""Ideal: the analytic constraint of the unicycle, which the robot does not quite obey."""
+
+IDEAL: System = replace(unicycle(), name="ddr", controls=Box((-0.2, 0.0), (0.2, 0.2)))
+"""The textbook's idea of the robot."""
+
+DDR = Experiment(
+    system=IDEAL,
+    offline_trajectories=10,
+    offline_steps=40,
+    online_actions=2,
+    test_actions=2,
+    hold=20,
+    tests=1,
+    id_box=Box((-0.2, 0.05, -0.6), (0.6, 0.6, 0.8)),
+    ood_offline_box=Box((-0.2, 0.05, -0.6), (0.6, 0.6, 0.8)),
+    ood_online_box=Box((-0.4, 0.4, -1.5), (0.6, 1.2, 1.7)),
+)
+_LEAD = 1.0  # seconds of rest recorded around every drive
+
+
+def hardware_config(preset: Preset) -> Config:
+    """The preset as the paper sets it for hardware; steps are integrated by RK4.
+
+    Derivatives are those of continuous time, so Euler steps would add an error of their own.
+    Choices are compared on whole trajectories: errors of neighbouring samples are alike.
+    """
+    config = replace(Config.preset(preset), integrator="rk4", hold_out="trajectories")
+    if preset == "paper":
+        config = replace(config, constraint=replace(config.constraint, kernels=("cosine",)))
+    return config
+
+
+def stage_count(trials: int) -> int:
+    """How often `reproduce_ddr` reports progress."""
+    return 1 + 2 * 3 + 2 * len(ROWS) * trials
+
+
+def reproduce_ddr(
+    preset: Preset = "paper",
+    *,
+    config: Config | None = None,
+    trials: int = 8,
+    seed: int = 0,
+    robot: DiffDrive | None = None,
+    experiment: Experiment = DDR,
+    history: int = 0,
+    progress: Progress = silent,
+) -> Result:
+    """Drive the robot as the paper did, fit, and predict every test; see `Result`.
+
+    `history` gives that many past commands to the dynamics as further inputs.
+    """
+    if trials < 1:
+        raise ValueError(f"An experiment needs at least one trial; got {trials}. Ask for 8.")
+    began = time.perf_counter()
+    config = config or hardware_config(preset)
+    progress("driving the robot")
+    session = Session(experiment, robot or DiffDrive(), seed, history)
+    offline = session.offline()
+    trials_of = {row.key: [session.trial(row, i) for i in range(trials)] for row in ROWS}
+    predictions: dict[str, list[dict[str, np.ndarray]]] = {
+        row.key: [{} for _ in range(trials)] for row in ROWS
+    }
+    models = {}
+    for name in ("GP", "DGP"):
+        model, variants = fit_variants(name, offline, config, seed, progress)
+        for row in ROWS:
+            for i, trial in enumerate(trials_of[row.key]):
+                progress(f"{row.title}, {name}: trial {i + 1} of {trials}")
+                for projection, states in predict_trial(variants, trial).items():
+                    predictions[row.key][i][f"{name}/{projection}"] = states
+        models[name] = model.mean_only()
+    far = {
+        row: {c: distances(trials_of[row], [p[c] for p in predicted]) for c in COLUMNS}
+        for row, predicted in predictions.items()
+    }
+    stage = Stage(offline, models)
+    return Result(
+        experiment,
+        preset,
+        seed,
+        trials,
+        time.perf_counter() - began,
+        {row: {c: d.sum(axis=-1) for c, d in cells.items()} for row, cells in far.items()},
+        {row: {c: d.mean(axis=(0, 1)) for c, d in cells.items()} for row, cells in far.items()},
+        {False: stage, True: stage},
+        (trials_of["ood00"][0], predictions["ood00"][0]),
+    )
+
+
+def fit_variants(
+    name: str, offline: Dataset, config: Config, seed: int, progress: Progress
+) -> tuple[Model, dict[str, Model]]:
+    """Dynamics "GP" or "DGP" fitted to the offline data, made to obey no, the ideal, its own Γ."""
+
+    def report(text: str) -> None:
+        progress(f"offline data, {name}: {text}")
+
+    model = fit(
+        offline,
+        config=config,
+        sparsify=name == "DGP",
+        project="learned",
+        seed=seed,
+        progress=report,
+    )
+    return model, {
+        "approx": model,
+        "none": constrain(model, None),
+        "ideal": constrain(model, IDEAL.gamma),
+    }
+
+
+def noisy(run: Run, noise: float, rng: np.random.Generator, cutoff_hz: float) -> Trajectory:
+    """Online data of a run; noise η on every state is low-passed before differencing (paper V)."""
+    if noise == 0:
+        return run.samples("online")
+    measured = run.trajectory("online")
+    states = run.x + noise * rng.normal(size=run.x.shape)
+    return smooth(replace(measured, x=states), cutoff_hz=cutoff_hz)
+
+
+class Session:
+    """All drives of one seed, captured at 100 Hz and put onto the grid of the experiment."""
+
+    def __init__(
+        self, experiment: Experiment, robot: DiffDrive, seed: int, history: int = 0
+    ) -> None:
+        self.experiment, self.robot, self.seed, self.history = experiment, robot, seed, history
+        rng = np.random.default_rng([seed, 0])
+        starts = _draw(experiment.ood_offline_box, rng, experiment.offline_trajectories)
+        actions = experiment.online_actions
+        drives = [self._drive(start, actions, rng) for start in starts]
+        self.aligned, self._offline = self._on_grid(drives, None)
+
+    def offline(self) -> Dataset:
+        """The offline drives, to fit to."""
+        system = self.experiment.system
+        return Dataset(
+            [run.samples("offline") for run in self._offline],
+            system.state_names,
+            history_names(system.control_names, self.history),
+            system.angles,
+        )
+
+    def trial(self, row: Row, index: int) -> Trial:
+        """One drive: its first half is online data, its second the test; equal in all OOD rows."""
+        experiment = self.experiment
+        rng = np.random.default_rng([self.seed, 1 + row.out_of_distribution, index])
+        box = experiment.ood_online_box if row.out_of_distribution else experiment.id_box
+        steps = experiment.online_actions * experiment.hold
+        drive = self._drive(
+            _draw(box, rng, 1)[0], experiment.online_actions + experiment.test_actions, rng
+        )
+        _, (run,) = self._on_grid([drive], self.aligned)
+        test = run.cut(steps, experiment.horizon)
+        cutoff = 0.5 / (experiment.hold * experiment.system.dt)
+        online = noisy(run.cut(0, steps), row.noise, rng, cutoff)
+        return Trial(online, test.x[:1], test.u[None], test.x[None])
+
+    def _drive(self, start: np.ndarray, actions: int, rng: np.random.Generator) -> Capture:
+        experiment = self.experiment
+        chosen = _draw(experiment.system.controls, rng, actions)
+        controls = np.repeat(chosen, experiment.hold, axis=0)
+        return self.robot.drive(start, controls, experiment.system.dt, rng, lead=_LEAD)
+
+    def _on_grid(
+        self, drives: list[Capture], known: Alignment | None
+    ) -> tuple[Alignment, list[Run]]:
+        """Align drives as one recording with pauses; bandwidth and lag come from offline data."""
+        pause = 10.0 + max(drive.time[-1] for drive in drives)
+        clock = np.concatenate([drive.time + i * pause for i, drive in enumerate(drives)])
+        system = self.experiment.system
+        poses = Stream(
+            clock,
+            np.concatenate([drive.pose for drive in drives]),
+            system.state_names,
+            (system.state_names.index("theta"),),
+        )
+        commands = np.concatenate([drive.command for drive in drives])
+        found = align(
+            poses,
+            Stream(clock, commands, system.control_names, hold=True),
+            system.dt,
+            bandwidth=known.bandwidth if known else None,
+            lag=known.lag if known else None,
+        )
+        runs = [run.with_history(self.history) for run in found.runs]
+        steps = round((drives[0].time[-1] - _LEAD) / system.dt)
+        return found, [_at(runs, i * pause, steps) for i in range(len(drives))]
+
+
+def _at(runs: list[Run], start: float, steps: int) -> Run:
+    """The stretch that begins at a time, headings within a turn of zero there."""
+    for run in runs:
+        first = round((start - run.start) / run.dt)
+        if first >= 0 and first + steps <= run.T:
+            return run.cut(first, steps).near_zero((2,))
+    raise ValueError(
+        f"a drive must be recorded without breaks; none of the {len(runs)} runs covers "
+        f"{steps} steps from {start:.2f} s; lower the noise of the robot"
+    )
+
+
+def _draw(box: Box, rng: np.random.Generator, count: int) -> np.ndarray:
+    return rng.uniform(box.low, box.high, (count, len(box.low)))
