@@ -9,9 +9,10 @@ import pytest
 
 import offmap
 from offmap.config import Config
-from offmap.fitting import _most_structure
-from offmap.heldout import edge_error
+from offmap.fitting import _most_structure, _regret
+from offmap.heldout import edge_error, rollout_error
 from offmap.mlp import MLPConfig, MLPEnsemble
+from offmap.model import Predictor
 from offmap.pseudometric import PseudometricConfig
 from offmap.rollout import rollout
 from offmap.sparsity import find_sparsity
@@ -103,6 +104,31 @@ def test_a_neural_ensemble_goes_through_the_same_stages(model):
     (px, py, _), std = network.predict(x, u, return_std=True)
     assert abs(np.sin(2.5) * px - np.cos(2.5) * py) < 1e-6
     assert np.all(std > 0)
+
+
+def test_rollouts_along_held_out_trajectories_expose_a_wrong_constraint(model):
+    def tilted(x):  # the heading misread by 0.1 rad
+        return jnp.stack([jnp.sin(x[2] + 0.1), -jnp.cos(x[2] + 0.1), 0.0 * x[0], 0.0 * x[0]])[None]
+
+    primary = 0
+    right, wrong = (
+        rollout_error(Predictor(model.world, gamma), model.dataset, primary, "euler")
+        for gamma in (model.predictor.gamma, tilted)
+    )
+    assert right < 1e-4
+    assert wrong > 0.02
+    short = drives(unicycle(), count=6, steps=3, angles=("theta",))
+    assert rollout_error(Predictor(model.world, None), short, primary, "euler") is None
+
+
+def test_the_judge_that_likes_a_structure_least_decides():
+    edge = {"none": 0.36, "projected": 0.36, "tangent": 0.36}
+    rolled = {"none": 0.10, "projected": 0.10, "tangent": 0.12}
+    assert _most_structure(_regret(edge, rolled)) == "projected"
+    assert _most_structure(_regret(edge, {**rolled, "tangent": 0.05})) == "tangent"
+    assert (
+        _most_structure(_regret({**edge, "tangent": 0.5}, {**rolled, "tangent": 0.09})) != "tangent"
+    )
 
 
 def test_a_robot_that_slips_is_not_projected():

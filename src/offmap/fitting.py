@@ -26,7 +26,7 @@ from offmap.dynamics import (
 )
 from offmap.features import Features
 from offmap.gp import GPConfig, choose_kernel
-from offmap.heldout import edge_error
+from offmap.heldout import edge_error, rollout_error
 from offmap.mlp import MLPConfig
 from offmap.model import Model, Predictor, stage_keys
 from offmap.projection import unit_residual
@@ -111,7 +111,8 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
     """The model made to obey Γ in the way its settings say; None takes any constraint away.
 
     By projection alone (the paper), or by whatever predicts the held-out edge of the data best:
-    no constraint, a soft or a firm projection onto it, or dynamics in its tangent frame.
+    no constraint, a soft or a firm projection onto it, or dynamics in its tangent frame. Unless
+    errors of one step are negligible, rollouts along held-out trajectories have a say too.
     """
     if gamma is None or not model.config.tangent:
         return model.with_constraint(gamma, model.constraint_fit)
@@ -130,13 +131,33 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
         name: edge_error(candidate, samples, primary, _by_trajectory(model.config))
         for name, candidate in candidates.items()
     }
-    best = _most_structure(scores)
-    model = replace(model, choices=replace(model.choices, structure=scores, used=best))
+    rollouts = _rolled_out(candidates, model, primary) if max(scores.values()) > _FLOOR else {}
+    best = _most_structure(_regret(scores, rollouts) if rollouts else scores)
+    choices = replace(model.choices, structure=scores, rollouts=rollouts, used=best)
+    model = replace(model, choices=choices)
     if best != "tangent":
         chosen = candidates[best]
         return model.with_constraint(chosen.gamma, model.constraint_fit, chosen.softness)
     complete = complete_dynamics(tangent, samples, primary, config=model.config.dynamics)
     return replace(model, predictor=Predictor(complete, gamma))
+
+
+def _rolled_out(candidates: dict[str, Predictor], model: Model, primary: int) -> dict[str, float]:
+    """Errors of held-out rollouts, where trajectories are long enough to tell."""
+    dataset = model.dataset
+    errors = {
+        name: rollout_error(candidate, dataset, primary, model.config.integrator)
+        for name, candidate in candidates.items()
+    }
+    return {name: error for name, error in errors.items() if error is not None}
+
+
+def _regret(*judges: dict[str, float]) -> dict[str, float]:
+    """By what factor each candidate is behind the best, before the judge that likes it least."""
+    return {
+        name: max(judge[name] / max(min(judge.values()), _FLOOR) for judge in judges)
+        for name in judges[0]
+    }
 
 
 def _softness(gamma: Gamma, samples: Samples, primary: int) -> Array:

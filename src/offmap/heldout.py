@@ -7,15 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offmap.data import Samples
+from offmap.data import Dataset, Samples
 from offmap.dynamics import Dynamics, reduced_inputs, targets
 from offmap.gp.selection import edge_points
 from offmap.model import Model, Predictor
-from offmap.rollout import rollout
+from offmap.rollout import Integrator, rollout
 
 _POINTS = 1500  # larger data sets are thinned
 _HELD_OUT = 5  # every fifth trajectory
 _HORIZON = 50  # steps of a rollout at most
+_ROLLED = 40  # trajectories rolled out at most
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,7 @@ def trajectory_errors(model: Model) -> dict[str, HeldOut]:
         refitted = conditioned_on(candidate, inside)
         predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
         states = _rollouts(refitted, true[:, 0], controls, dataset.dt, model.config.integrator)
-        off = np.asarray(states) - true
-        angles = list(dataset.angle_indices)
-        off[..., angles] = np.arctan2(np.sin(off[..., angles]), np.cos(off[..., angles]))
+        off = _apart(np.asarray(states), true, dataset)
         errors[name] = HeldOut(
             _relative(np.asarray(predicted) - outside.xdot, samples.xdot),
             _relative(off, samples.x),
@@ -99,6 +98,42 @@ def edge_error(
     spread = samples.xdot[own].std(axis=0)
     error = (np.asarray(predicted) - outside.xdot) / np.where(spread > 0, spread, 1.0)
     return float(np.sqrt(np.mean(error**2)))
+
+
+def rollout_error(
+    predictor: Predictor, dataset: Dataset, primary: int, integrator: Integrator
+) -> float | None:
+    """Root mean square error of rollouts along the outermost fifth of the trajectories.
+
+    The regressor is conditioned again on the others. Noise that hides a wrong constraint from the
+    error of one step averages out along a rollout. Components are measured by how far they move.
+    None where there are fewer than five trajectories, or where they are too short to roll out.
+    """
+    samples = dataset.samples()
+    own = np.flatnonzero(samples.source == primary)
+    inputs = np.concatenate([samples.x, samples.u], axis=1)[own]
+    logs = np.unique(samples.trajectory[own])
+    far = np.unique(samples.trajectory[own][edge_points(inputs, samples.trajectory[own])])
+    far = far[:_ROLLED]
+    steps = min(_HORIZON, *(len(dataset.trajectories[i].u) for i in far))
+    steps = min(steps, *(len(dataset.trajectories[i].x) - 1 for i in far))
+    if len(logs) < 5 or steps < 5:
+        return None
+    kept = own[~np.isin(samples.trajectory[own], far)]
+    refitted = conditioned_on(predictor, samples.take(kept[:: max(1, len(kept) // _POINTS)]))
+    true = np.stack([dataset.trajectories[i].x[: steps + 1] for i in far])
+    controls = np.stack([dataset.trajectories[i].u[:steps] for i in far])
+    states = np.asarray(_rollouts(refitted, true[:, 0], controls, dataset.dt, integrator))
+    moved = np.sqrt(np.mean(_apart(true, true[:, :1], dataset) ** 2, axis=(0, 1)))
+    error = _apart(states, true, dataset) / np.where(moved > 0, moved, 1.0)
+    return float(np.sqrt(np.mean(error**2)))
+
+
+def _apart(a: np.ndarray, b: np.ndarray, dataset: Dataset) -> np.ndarray:
+    """A − b, the short way round for angles."""
+    off, angles = a - b, list(dataset.angle_indices)
+    off[..., angles] = np.arctan2(np.sin(off[..., angles]), np.cos(off[..., angles]))
+    return off
 
 
 def conditioned_on(predictor: Predictor, samples: Samples) -> Predictor:

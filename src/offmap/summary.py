@@ -1,6 +1,6 @@
 """What a fit discovered, in a few lines a person can act on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,6 +22,8 @@ class Choices:
     """Which of these structures the model has."""
     disagreement: str = ""
     """Where pseudometric and Gaussian process kept different inputs: who was right."""
+    rollouts: dict[str, float] = field(default_factory=dict)
+    """Error of the same along held-out trajectories; empty where one step decides."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ def summarise(
     lines += _constraints(retained.constraint, singular_values, equations, rejected)
     if len(choices.structure) > 1:
         lines.append(f"structure   {_ranked(choices.structure, choices.used)}")
+        if choices.rollouts:
+            lines.append(f"            (held-out rollouts: {_listed(choices.rollouts)})")
     if retained.tangent is not None:
         lines.append(
             f"tangent     dynamics along the constraint depend on {', '.join(retained.tangent)}"
@@ -107,8 +111,11 @@ def _constraints(
 def _ranked(scores: dict[str, float], best: str = "") -> str:
     """The winner, and the error of every candidate at the held-out edge of the data."""
     best = best or min(scores, key=lambda name: scores[name])
-    every = ", ".join(f"{name} {score:.2g}" for name, score in scores.items())
-    return f"{best}   (error at the held-out edge: {every})"
+    return f"{best}   (error at the held-out edge: {_listed(scores)})"
+
+
+def _listed(scores: dict[str, float]) -> str:
+    return ", ".join(f"{name} {score:.2g}" for name, score in scores.items())
 
 
 def _weighted(names: tuple[str, ...] | list[str], weights: dict[str, float]) -> str:
