@@ -16,6 +16,7 @@ from offmap.config import Config
 from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_equations
 from offmap.data import Dataset, Trajectory, complete_history
 from offmap.dynamics import Dynamics, complete_dynamics, update_dynamics
+from offmap.export import to_casadi
 from offmap.projection import project as project_onto
 from offmap.projection import soft_project, tangent_projector
 from offmap.pseudometric import Pseudometric
@@ -226,6 +227,22 @@ class Model:
         if predictor.softness is None:  # a soft projection needs the variance for its mean
             predictor = Predictor(light(predictor.dynamics), predictor.gamma)
         return replace(self, predictor=predictor, world=light(self.world))
+
+    def to_casadi(self, name: str = "offmap", gamma: Callable[[Any], Any] | None = None) -> Any:
+        """The model as a self-contained casadi.Function (x, u) ↦ x', for Opti, do-mpc or C code.
+
+        Holds the mean and the projection or tangent frame, and needs neither offmap nor JAX. A Γ
+        that the model was given as a Python function has to be given here as well, as a function of
+        a CasADi vector. Needs the extra `casadi`.
+        """
+        own = self.predictor
+        if own.softness is not None and own.dynamics.frame is None:
+            raise ValueError(
+                "Only a constraint that holds exactly can be exported to CasADi; this model is "
+                "drawn towards its constraint. Use with_constraint(gamma) to hold it to Γ."
+            )
+        n, m = self.dataset.n, self.dataset.m
+        return to_casadi(own.dynamics, own.gamma, n, m, name=name, given=gamma)
 
     def summary(self) -> str:
         """What was discovered, in a few lines."""
