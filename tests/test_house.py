@@ -34,6 +34,7 @@ ROOMS = (
     "config",
     "summary",
     "storage",
+    "trust",
     "export",
     "model",
     "heldout",

@@ -80,6 +80,27 @@ def test_steps_default_to_those_of_the_data_and_its_integrator(model):
     assert not np.allclose(plans[0].controls, plans[2].controls, rtol=1e-12)
 
 
+def test_mppi_goes_where_it_is_trusted(model):
+    def fast(x, u, target):
+        return -u[1]
+
+    def trust_of_choice(weight):
+        controller = MPPI(
+            model,
+            fast,
+            low=[-2.0, -5.0],
+            high=[2.0, 5.0],
+            horizon=3,
+            samples=256,
+            trust_weight=weight,
+        )
+        x = model.dataset.samples().x[3]
+        u, _ = controller.solve(x, controller.start())
+        return float(model.trust(x, u))
+
+    assert trust_of_choice(100.0) > 2 * trust_of_choice(0.0)
+
+
 def test_plans_that_diverge_have_no_say():
     def cost(x, u, target):
         return jnp.where(u[0] > 0, jnp.nan, -u[0])
@@ -116,6 +137,7 @@ def test_a_terminal_cost_replaces_the_last():
         ({"samples": 0}, "at least 1; got 0"),
         ({"smoothness": 1.0}, r"\[0, 1\); got 1.0"),
         ({"temperature": 0.0}, "`temperature` is positive"),
+        ({"trust_weight": 1.0}, "Only a fitted model"),
         ({"dt": None}, "has no time step"),
         ({"dt": -0.1}, "positive and finite; got -0.1"),
     ],

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from offmap.data.history import history_length
 from offmap.model import Model
 from offmap.rollout import Integrator, step
+from offmap.trust import Trust
 from offmap.types import VectorField
 
 Cost = Callable[[Float[Array, " n"], Float[Array, " m"], Any], Float[Array, ""]]
@@ -59,6 +60,8 @@ class MPPI:
     """Correlation of a perturbation with that of the step before."""
     temperature: float = 0.05
     """Of the weights, as a share of the mean cost above the least: lower is greedier."""
+    trust_weight: float = 0.0
+    """Cost of a step without any trust; a fitted model only."""
     terminal: Cost | None = None
     """Cost of the last state, instead of `cost`."""
     seed: int = 0
@@ -78,6 +81,11 @@ class MPPI:
                 raise ValueError(f"`{name}` is positive; got {getattr(self, name)}. Raise it.")
         if not 0 <= self.smoothness < 1:
             raise ValueError(f"`smoothness` lies in [0, 1); got {self.smoothness}. Try 0.7.")
+        if self.trust_weight and not isinstance(self.f, Model):
+            raise ValueError(
+                f"Only a fitted model knows where it can be trusted; got a function with "
+                f"trust_weight={self.trust_weight}. Set it to 0."
+            )
         if isinstance(self.f, Model):
             _check_controls(self.f, len(low))
         elif self.dt is None:
@@ -104,8 +112,10 @@ class MPPI:
                     f"A target needs one row for each of the {self.horizon} steps; got shape "
                     f"{leaf.shape}. Repeat a target that stays."
                 )
-        f = self.f.predictor if isinstance(self.f, Model) else self.f
-        control, plan = self._compiled(f, jnp.asarray(x, float), plan, target)
+        model = self.f if isinstance(self.f, Model) else None
+        f = self.f if model is None else model.predictor
+        trust = model.trust_score if model is not None and self.trust_weight else None
+        control, plan = self._compiled(f, trust, jnp.asarray(x, float), plan, target)
         return np.asarray(control), plan
 
     @cached_property
@@ -118,12 +128,17 @@ class MPPI:
         return eqx.filter_jit(self._improved)
 
     def _improved(
-        self, f: VectorField, x: Float[Array, " n"], plan: Plan, target: Any
+        self,
+        f: VectorField,
+        trust: Trust | None,
+        x: Float[Array, " n"],
+        plan: Plan,
+        target: Any,
     ) -> tuple[Float[Array, " m"], Plan]:
         """The mean of perturbed plans, those that cost little weighing most."""
         key, following = jax.random.split(plan.key)
         plans = self._perturbed(plan.controls, key)
-        costs = self._costs(f, x, plans, target)
+        costs = self._costs(f, trust, x, plans, target)
         finite = jnp.isfinite(costs)  # a plan that diverges has no say
         least = jnp.min(jnp.where(finite, costs, jnp.inf))
         above = jnp.where(finite, costs - least, 0.0)
@@ -149,7 +164,7 @@ class MPPI:
         return jnp.clip(controls[None] + noise, low[None, None], high[None, None])
 
     def _costs(
-        self, f: VectorField, x: Array, plans: Array, target: Any
+        self, f: VectorField, trust: Trust | None, x: Array, plans: Array, target: Any
     ) -> Float[Array, " samples"]:
         """Cost of every plan: all plans advance together, one step at a time."""
         model = self.f if isinstance(self.f, Model) else None
@@ -161,6 +176,8 @@ class MPPI:
             states, total = carry
             controls, goal = now
             total = total + jax.vmap(lambda x, u: self.cost(x, u, goal))(states, controls)
+            if trust is not None:
+                total = total + self.trust_weight * (1 - jax.vmap(trust)(states, controls))
             states = jax.vmap(lambda x, u: step(f, x, u, dt, integrator))(states, controls)
             return (states, total), None
 
