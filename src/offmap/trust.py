@@ -1,9 +1,10 @@
 """How far a query may be trusted: its distance to the data, in what the dynamics can see.
 
 The expected error of a prediction grows with the distance d between the query and the nearest
-sample. Held-out samples of the training data say over which distance D it doubles, and
+sample. Held-out samples inside the data say which distance d₀ is usual there; all of them say over
+which further distance D the error doubles; and
 
-    trust = 2^(−d / D)
+    trust = 2^(−max(d − d₀, 0) / D)
 
 is then the ratio of the expected error among the data to that at the query.
 """
@@ -25,14 +26,14 @@ from offmap.types import VectorField
 _POINTS = 1500  # larger data sets are thinned where errors are measured
 _LIGHTEST = 0.05  # an input that is kept matters at least this much, whatever its weight
 _INSIDE = 10  # every tenth sample inside the data is held out, to see errors there
-_FLOOR = 1e-4  # errors below this share of the spread of x' count as equal
+_USUAL = 0.9  # share of those that have a neighbour within the usual distance
+_FLOOR = 1e-2  # errors below this share of the spread of x' are too small to be told apart
 
 
 class Trust(eqx.Module):
     """Trust in [0, 1] at one state and control; inputs the model ignores cost nothing.
 
-    1 on a sample, ½ where the expected error is twice that among the data, ¼ where it is four
-    times that.
+    1 among the data, ½ where the expected error is twice that, ¼ where it is four times that.
     """
 
     reduction: Reduction
@@ -40,12 +41,14 @@ class Trust(eqx.Module):
     """Units of distance per unit of each retained input."""
     samples: Float[Array, "N r"]
     """What the dynamics saw of the training inputs, in units of distance."""
+    usual: Float[Array, ""]
+    """Distance within which a query among the data has a neighbour."""
     doubling: Float[Array, ""]
-    """Distance over which the expected error doubles."""
+    """Further distance over which the expected error doubles."""
 
     def __call__(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, ""]:
         """Trust in the prediction at one state and control."""
-        return jnp.exp2(-self.distance(x, u) / self.doubling)
+        return jnp.exp2(-jnp.maximum(self.distance(x, u) - self.usual, 0.0) / self.doubling)
 
     def distance(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, ""]:
         """Distance to the nearest sample, over the retained inputs as the pseudometric weighs."""
@@ -63,7 +66,7 @@ def fit_trust(
     samples: Samples,
     primary: int,
 ) -> Trust:
-    """Trust in a predictor, its doubling distance read off errors at held-out samples.
+    """Trust in a predictor, its distances read off held-out samples and the errors there.
 
     Held out are the edge of the primary source's data and some samples inside it; the regressor is
     conditioned on the others, at its hyperparameters.
@@ -80,17 +83,20 @@ def fit_trust(
     rate = _rate(dynamics, metric, samples)
     own = np.flatnonzero(samples.source == primary)
     own = own[:: max(1, len(own) // _POINTS)]
-    out = edge_points(np.concatenate([samples.x, samples.u], axis=1)[own])
-    out[np.flatnonzero(~out)[::_INSIDE]] = True
-    inside, outside = samples.take(own[~out]), samples.take(own[out])
-    z, y = reduced_inputs(inside, dynamics.reduction), targets(inside, dynamics.frame)
+    edge = edge_points(np.concatenate([samples.x, samples.u], axis=1)[own])
+    out = edge.copy()
+    out[np.flatnonzero(~edge)[::_INSIDE]] = True
+    known, unknown = samples.take(own[~out]), samples.take(own[out])
+    z, y = reduced_inputs(known, dynamics.reduction), targets(known, dynamics.frame)
     again = Dynamics(dynamics.reduction, dynamics.regressor.conditioned(z, y), dynamics.frame)
-    at = jnp.asarray(outside.x), jnp.asarray(outside.u)
+    at = jnp.asarray(unknown.x), jnp.asarray(unknown.u)
     spread = samples.xdot[own].std(axis=0)
-    errors = np.asarray(_over(predictor_with(again), *at)) - outside.xdot
+    errors = np.asarray(_over(predictor_with(again), *at)) - unknown.xdot
     errors = np.sqrt(np.mean((errors / np.where(spread > 0, spread, 1.0)) ** 2, axis=1))
-    distance = np.asarray(_over(_around(inside, dynamics, rate, 1.0).distance, *at))
-    return _around(samples, dynamics, rate, doubling_distance(distance, errors))
+    distance = np.asarray(_over(_around(known, dynamics, rate).distance, *at))
+    usual = float(np.quantile(distance[~edge[out]], _USUAL))
+    doubling = doubling_distance(np.maximum(distance - usual, 0.0), errors)
+    return _around(samples, dynamics, rate, usual, doubling)
 
 
 def doubling_distance(distance: Float[np.ndarray, " E"], errors: Float[np.ndarray, " E"]) -> float:
@@ -107,10 +113,15 @@ def doubling_distance(distance: Float[np.ndarray, " E"], errors: Float[np.ndarra
 
 
 def _around(
-    samples: Samples, dynamics: Dynamics, rate: Float[np.ndarray, " r"], doubling: float
+    samples: Samples,
+    dynamics: Dynamics,
+    rate: Float[np.ndarray, " r"],
+    usual: float = 0.0,
+    doubling: float = 1.0,
 ) -> Trust:
     seen = reduced_inputs(samples, dynamics.reduction) * rate
-    return Trust(dynamics.reduction, jnp.asarray(rate), jnp.asarray(seen), jnp.asarray(doubling))
+    arrays = (jnp.asarray(array) for array in (rate, seen, usual, doubling))
+    return Trust(dynamics.reduction, *arrays)
 
 
 def _rate(

@@ -29,9 +29,18 @@ def test_trust_is_one_on_the_data_and_falls_away_from_it(model):
 def test_trust_halves_over_the_doubling_distance(model):
     score = model.trust_score
     x, u = jnp.zeros(3), jnp.array([0.1, 3.0])
-    d = float(score.distance(x, u))
-    assert d > 0
-    assert float(score(x, u)) == pytest.approx(0.5 ** (d / float(score.doubling)))
+    beyond = float(score.distance(x, u) - score.usual)
+    assert beyond > 0
+    assert float(score(x, u)) == pytest.approx(0.5 ** (beyond / float(score.doubling)))
+
+
+def test_fresh_queries_among_the_data_are_trusted_more_than_those_beyond(model):
+    rng = np.random.default_rng(1)
+    u = rng.uniform([-0.2, 0.0], [0.2, 1.5], (300, 2))
+    among = rng.uniform([-3, -3, -1], [3, 3, 1], (300, 3))
+    beyond = among * np.array([1, 1, 0]) + np.array([0, 0, 2.5])
+    assert np.median(model.trust(among, u)) > 0.5
+    assert np.max(model.trust(beyond, u)) < 0.1
 
 
 def test_inputs_the_dynamics_ignore_cost_no_trust(model):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from offmap.data.history import history_length
+from offmap.control.checks import check_controls
 from offmap.model import Model
 from offmap.rollout import Integrator, step
 from offmap.trust import Trust
@@ -67,12 +67,7 @@ class MPPI:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        low, high = self._bounds
-        if low.shape != high.shape or low.ndim != 1 or not np.all(low < high):
-            raise ValueError(
-                f"Control bounds need low < high for each control; got low={low}, high={high}. "
-                f"Give one pair per control."
-            )
+        check_controls(self.f if isinstance(self.f, Model) else None, *self._bounds)
         for name in ("horizon", "samples"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` is at least 1; got {getattr(self, name)}. Raise it.")
@@ -86,9 +81,7 @@ class MPPI:
                 f"Only a fitted model knows where it can be trusted; got a function with "
                 f"trust_weight={self.trust_weight}. Set it to 0."
             )
-        if isinstance(self.f, Model):
-            _check_controls(self.f, len(low))
-        elif self.dt is None:
+        if self.dt is None and not isinstance(self.f, Model):
             raise ValueError("A function x' = f(x, u) has no time step; got dt=None. Give seconds.")
         if self.dt is not None and not (np.isfinite(self.dt) and self.dt > 0):
             raise ValueError(f"A step dt must be positive and finite; got {self.dt}. Give seconds.")
@@ -188,16 +181,3 @@ class MPPI:
         last = self.terminal or self.cost
         final = jax.tree.map(lambda leaf: leaf[-1], target)
         return total + jax.vmap(lambda x, u: last(x, u, final))(states, by_step[-1])
-
-
-def _check_controls(model: Model, given: int) -> None:
-    names = model.dataset.control_names
-    if history_length(names):
-        raise ValueError(
-            f"A plan holds the commands of now; this model also takes past ones ({names}). Fit "
-            f"to data without `history`."
-        )
-    if given != len(names):
-        raise ValueError(
-            f"Control bounds need one pair for each of {names}; got {given}. Check the order."
-        )
