@@ -125,9 +125,10 @@ class Model:
         if not (np.isfinite(dt) and dt > 0):
             raise ValueError(f"A step dt must be positive and finite; got {dt}. Give seconds.")
         x0 = _batch(x0, self.dataset.n, "x0", 1)
-        names = self.dataset.control_names
-        past = None if before is None else np.asarray(before, dtype=np.float64)
-        controls = complete_history(np.asarray(controls, dtype=np.float64), names, past)
+        controls = np.asarray(controls, dtype=np.float64)
+        if controls.ndim > 1:
+            past = None if before is None else np.asarray(before, dtype=np.float64)
+            controls = complete_history(controls, self.dataset.control_names, past)
         controls = _batch(controls, self.dataset.m, "controls", 2)
         shape = _broadcast(x0.shape[:-1], controls.shape[:-2], "x0 and controls")
         flat_x = np.broadcast_to(x0, (*shape, x0.shape[-1])).reshape(-1, x0.shape[-1])

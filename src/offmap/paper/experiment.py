@@ -135,7 +135,7 @@ def reproduce(
         )
         predictions.update(predicted)
         stages.update({ood: stage for ood in (False, True) if kind in (None, ood)})
-    distances = {
+    apart = {
         row: {
             column: distances(trials_of[row], [p[column] for p in predicted]) for column in COLUMNS
         }
@@ -147,10 +147,10 @@ def reproduce(
         seed,
         trials,
         time.perf_counter() - began,
-        {row: {c: d.sum(axis=-1) for c, d in cells.items()} for row, cells in distances.items()},
+        {row: {c: d.sum(axis=-1) for c, d in cells.items()} for row, cells in apart.items()},
         {
             row: {c: d.mean(axis=(0, 1)) for c, d in cells.items()}
-            for row, cells in distances.items()
+            for row, cells in apart.items()
         },
         stages,
         (trials_of["ood00"][0], predictions["ood00"][0]),
