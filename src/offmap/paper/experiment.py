@@ -148,10 +148,7 @@ def reproduce(
         trials,
         time.perf_counter() - began,
         {row: {c: d.sum(axis=-1) for c, d in cells.items()} for row, cells in apart.items()},
-        {
-            row: {c: d.mean(axis=(0, 1)) for c, d in cells.items()}
-            for row, cells in apart.items()
-        },
+        {row: {c: d.mean(axis=(0, 1)) for c, d in cells.items()} for row, cells in apart.items()},
         stages,
         (trials_of["ood00"][0], predictions["ood00"][0]),
     )
