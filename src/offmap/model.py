@@ -16,12 +16,14 @@ from offmap.config import Config
 from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_equations
 from offmap.data import Dataset, Trajectory, complete_history
 from offmap.dynamics import Dynamics, complete_dynamics, update_dynamics
+from offmap.export import to_casadi
 from offmap.projection import project as project_onto
 from offmap.projection import soft_project, tangent_projector
 from offmap.pseudometric import Pseudometric
 from offmap.rollout import rollout
 from offmap.storage import read, register, write
 from offmap.summary import Choices, Retained, summarise
+from offmap.trust import Trust, fit_trust
 from offmap.types import Gamma
 
 
@@ -136,6 +138,33 @@ class Model:
         states = _rollout(self.predictor, flat_x, flat_u, dt, self.config.integrator)
         return np.asarray(states).reshape(*shape, steps[0] + 1, self.dataset.n)
 
+    def trust(self, x: Any, u: Any) -> Float[Array, "..."]:
+        """Trust in [0, 1] at states (…, n) and controls (…, m): ½ where errors are twice as large.
+
+        Falls with the distance to the data in the learned pseudometric, so that inputs the dynamics
+        ignore cost nothing. Works under jax.jit and jax.grad, so that a controller's cost may use
+        it; see `offmap.trust`.
+        """
+        x, u = jnp.asarray(x), jnp.asarray(u)
+        _check_size(x, self.dataset.n, "x", 1)
+        _check_size(u, self.dataset.m, "u", 1)
+        shape = _broadcast(x.shape[:-1], u.shape[:-1], "x and u")
+        flat_x = jnp.broadcast_to(x, (*shape, x.shape[-1])).reshape(-1, x.shape[-1])
+        flat_u = jnp.broadcast_to(u, (*shape, u.shape[-1])).reshape(-1, u.shape[-1])
+        return _trust(self.trust_score, flat_x, flat_u).reshape(shape)
+
+    @cached_property
+    def trust_score(self) -> Trust:
+        """The distance behind `trust`, calibrated at held-out samples when first asked for."""
+        own, primary = self.predictor, self.dataset.sources.index(self.primary)
+        samples = self.dataset.samples()
+
+        def predictor_with(dynamics: Dynamics) -> Predictor:
+            return Predictor(dynamics, own.gamma, own.softness)
+
+        with jax.ensure_compile_time_eval():  # also where a cost asks for it while being compiled
+            return fit_trust(own.dynamics, predictor_with, self.pseudometric, samples, primary)
+
     @property
     def retained(self) -> Retained:
         """Which inputs the dynamics and each constraint row depend on."""
@@ -228,6 +257,22 @@ class Model:
             predictor = Predictor(light(predictor.dynamics), predictor.gamma)
         return replace(self, predictor=predictor, world=light(self.world))
 
+    def to_casadi(self, name: str = "offmap", gamma: Callable[[Any], Any] | None = None) -> Any:
+        """The model as a self-contained casadi.Function (x, u) ↦ x', for Opti, do-mpc or C code.
+
+        Holds the mean and the projection or tangent frame, and needs neither offmap nor JAX. A Γ
+        that the model was given as a Python function has to be given here as well, as a function of
+        a CasADi vector. Needs the extra `casadi`.
+        """
+        own = self.predictor
+        if own.softness is not None and own.dynamics.frame is None:
+            raise ValueError(
+                "Only a constraint that holds exactly can be exported to CasADi; this model is "
+                "drawn towards its constraint. Use with_constraint(gamma) to hold it to Γ."
+            )
+        n, m = self.dataset.n, self.dataset.m
+        return to_casadi(own.dynamics, own.gamma, n, m, name=name, given=gamma)
+
     def summary(self) -> str:
         """What was discovered, in a few lines."""
         return summarise(
@@ -245,7 +290,7 @@ class Model:
         write(path, self)
 
 
-register(Predictor, Model)
+register(Predictor, Model, Trust)
 
 
 def load(path: str | os.PathLike[str]) -> Model:
@@ -273,13 +318,17 @@ def stage_keys(seed: int) -> StageKeys:
     return StageKeys(*jax.random.split(jax.random.key(seed), 4))
 
 
-def _batch(values: Any, size: int, name: str, least: int) -> np.ndarray:
-    array = np.asarray(values, dtype=np.float64)
+def _check_size(array: np.ndarray | Array, size: int, name: str, least: int) -> None:
     if array.ndim < least or array.shape[-1] != size:
         raise ValueError(
             f"`{name}` needs {'at least 2 dimensions and ' if least > 1 else ''}{size} numbers in "
             f"its last one; got shape {array.shape}. Check the order of the columns."
         )
+
+
+def _batch(values: Any, size: int, name: str, least: int) -> np.ndarray:
+    array = np.asarray(values, dtype=np.float64)
+    _check_size(array, size, name, least)
     if not np.all(np.isfinite(array)):
         bad = int(np.sum(~np.isfinite(array)))
         raise ValueError(f"`{name}` must be finite; {bad} of its values are not. Remove them.")
@@ -302,6 +351,11 @@ def _predict(predictor, x, u, return_std):
         return jax.vmap(predictor.with_std)(x, u)
     mean = jax.vmap(predictor)(x, u)
     return mean, mean
+
+
+@eqx.filter_jit
+def _trust(score, x, u):
+    return jax.vmap(score)(x, u)
 
 
 @eqx.filter_jit

@@ -1,0 +1,125 @@
+"""The exported function is the model: values, slopes and compiled C agree, the rest is refused."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import casadi
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from control_models import logs, predictor_of
+
+from offmap.dynamics import Dynamics
+from offmap.export import to_casadi
+from offmap.gp.kernels import Product, kernel_named
+from offmap.mlp import MLPConfig, MLPEnsemble
+from offmap.model import Predictor
+from offmap.systems import planar_quadrotor, unicycle
+
+UNICYCLE, QUADROTOR = unicycle(), planar_quadrotor()
+
+CASES = [
+    (UNICYCLE, "affine", "rbf", False),
+    (UNICYCLE, "linear", "cosine", True),
+    (QUADROTOR, "rbf+linear", "dictionary", False),
+    (QUADROTOR, "affine", "dictionary", True),
+]
+
+
+def assert_agrees(f, predictor, n, m):
+    """Values and Jacobians to 1e-8, among the data and beyond."""
+    derivatives = f.factory("J", ["x", "u"], ["jac:xdot:x", "jac:xdot:u"])
+
+    def twice(x, u):
+        value = predictor(x, u)
+        return value, value
+
+    both = jax.jit(jax.jacfwd(twice, (0, 1), has_aux=True))
+    rng = np.random.default_rng(0)
+    for reach in (1, 2, 3):
+        x, u = rng.uniform(-reach, reach, n), rng.uniform(0, reach, m)
+        slopes, value = both(jnp.asarray(x), jnp.asarray(u))
+        np.testing.assert_allclose(np.array(f(x, u))[:, 0], value, atol=1e-8)
+        for ours, theirs in zip(slopes, derivatives(x, u), strict=True):
+            np.testing.assert_allclose(np.array(theirs), ours, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("system", "kernel", "constraint", "framed"), CASES, ids=lambda v: getattr(v, "name", str(v))
+)
+def test_export_agrees_in_values_and_jacobians(system, kernel, constraint, framed):
+    dataset = logs(system, (1.0,) * system.n, 6, 6)
+    predictor = predictor_of(system, dataset, kernel, constraint, framed)
+    f = to_casadi(predictor.dynamics, predictor.gamma, system.n, system.m)
+    assert_agrees(f, predictor, system.n, system.m)
+
+
+def test_a_product_of_kernels_is_exported(model):
+    own = predictor_of(UNICYCLE, model.dataset, "rbf+linear", None, False).dynamics
+    wave = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), kernel_named("cosine", 6))
+    gps = eqx.tree_at(lambda g: g.kernel, own.regressor, Product(own.regressor.kernel, wave))
+    dynamics = Dynamics(own.reduction, gps)
+    assert_agrees(to_casadi(dynamics, None, 3, 2), Predictor(dynamics, None), 3, 2)
+
+
+def test_generated_c_code_agrees(model, tmp_path, monkeypatch):
+    f = model.to_casadi(name="robot")
+    x, u = np.array([3.0, -1.0, 2.5]), np.array([0.1, 0.7])
+    expected = model.predict(x, u)
+    monkeypatch.chdir(tmp_path)
+    f.generate("robot.c")
+    command = ["gcc", "-O1", "-shared", "-fPIC", "robot.c", "-o", "robot.so", "-lm"]
+    subprocess.run(command, check=True)
+    compiled = casadi.external("robot", "./robot.so")
+    np.testing.assert_allclose(np.array(compiled(x, u))[:, 0], expected, atol=1e-8)
+
+
+def test_repeated_rows_of_a_constraint_drop_out(model):
+    gamma = model.predictor.gamma
+    twice = eqx.tree_at(lambda g: g.weights, gamma, jnp.tile(gamma.weights, (2, 1, 1)))
+    doubled = model.with_constraint(twice)
+    f, x, u = doubled.to_casadi(), np.array([3.0, -1.0, 2.5]), np.array([0.1, 0.7])
+    np.testing.assert_allclose(np.array(f(x, u))[:, 0], doubled.predict(x, u), atol=1e-8)
+    slope = np.array(f.factory("J", ["x", "u"], ["jac:xdot:x"])(x, u))
+    once = model.to_casadi().factory("J", ["x", "u"], ["jac:xdot:x"])(x, u)
+    np.testing.assert_allclose(slope, np.array(once), atol=1e-8)
+
+
+def test_a_constraint_in_python_is_refused_unless_given_again(model):
+    known = model.with_constraint(UNICYCLE.gamma)
+    with pytest.raises(ValueError, match="to_casadi\\(gamma=…\\)"):
+        known.to_casadi()
+    sin, cos = casadi.sin, casadi.cos
+    f = known.to_casadi(gamma=lambda x: casadi.horzcat(-sin(x[2]), cos(x[2]), 0, 0))
+    x, u = np.array([3.0, -1.0, 0.7]), np.array([0.1, 0.7])
+    np.testing.assert_allclose(np.array(f(x, u))[:, 0], known.predict(x, u), atol=1e-8)
+
+
+def test_what_has_no_export_is_refused(model, monkeypatch):
+    soft = model.with_constraint(model.predictor.gamma, softness=jnp.array([0.1]))
+    with pytest.raises(ValueError, match="drawn towards its constraint"):
+        soft.to_casadi()
+    own = model.world
+    networks = MLPEnsemble(
+        (jnp.ones((2, 5, 3)),),
+        (jnp.ones((2, 3)),),
+        jnp.zeros((2, 1, 3)),
+        own.regressor.scaling,
+        9,
+        MLPConfig(),
+    )
+    predictor = Predictor(Dynamics(own.reduction, networks), None)
+    with pytest.raises(ValueError, match=r"must be Gaussian processes .* got MLPEnsemble"):
+        replace(model, predictor=predictor).to_casadi()
+    monkeypatch.setattr("offmap.export._LARGEST", 100)
+    with pytest.raises(ValueError, match="at most 100 numbers"):
+        model.to_casadi()
+
+
+def test_missing_casadi_is_said_plainly(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "casadi", None)
+    with pytest.raises(ModuleNotFoundError, match="extra `casadi`"):
+        model.to_casadi()
