@@ -16,9 +16,7 @@ from offmap.data import (
     history_names,
     smooth,
 )
-from offmap.fitting import constrain, fit
-from offmap.model import Model
-from offmap.paper.experiment import Result, Stage, distances, predict_trial
+from offmap.paper.experiment import Result, Stage, distances, fit_variants, predict_trial
 from offmap.paper.protocol import ROWS, Experiment, Row, Trial
 from offmap.systems import Box, System, unicycle
 from offmap.systems.diff_drive import Capture, DiffDrive
@@ -94,7 +92,8 @@ def reproduce_ddr(
     }
     models = {}
     for name in ("GP", "DGP"):
-        model, variants = fit_variants(name, offline, config, seed, progress)
+        variants = fit_variants(name, offline, {"ideal": IDEAL.gamma}, config, seed, progress)
+        model = variants["approx"]
         for row in ROWS:
             for i, trial in enumerate(trials_of[row.key]):
                 progress(f"{row.title}, {name}: trial {i + 1} of {trials}")
@@ -117,29 +116,6 @@ def reproduce_ddr(
         {False: stage, True: stage},
         (trials_of["ood00"][0], predictions["ood00"][0]),
     )
-
-
-def fit_variants(
-    name: str, offline: Dataset, config: Config, seed: int, progress: Progress
-) -> tuple[Model, dict[str, Model]]:
-    """Dynamics "GP" or "DGP" fitted to the offline data, made to obey no, the ideal, its own Γ."""
-
-    def report(text: str) -> None:
-        progress(f"offline data, {name}: {text}")
-
-    model = fit(
-        offline,
-        config=config,
-        sparsify=name == "DGP",
-        project="learned",
-        seed=seed,
-        progress=report,
-    )
-    return model, {
-        "approx": model,
-        "none": constrain(model, None),
-        "ideal": constrain(model, IDEAL.gamma),
-    }
 
 
 def noisy(run: Run, noise: float, rng: np.random.Generator, cutoff_hz: float) -> Trajectory:

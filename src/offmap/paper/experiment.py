@@ -2,6 +2,7 @@
 
 import platform
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -18,7 +19,7 @@ from offmap.fitting import constrain, fit
 from offmap.model import Model
 from offmap.paper.protocol import ROWS, Experiment, Row, Trial
 from offmap.rollout import state_errors
-from offmap.types import Progress, silent
+from offmap.types import Gamma, Progress, silent
 
 COLUMNS = (
     "GP/none",
@@ -186,33 +187,40 @@ def _run_stage(
     predictions: dict[str, list[dict[str, np.ndarray]]] = {
         row.key: [{} for _ in trials[row.key]] for row in rows
     }
+    gammas = {"ideal": ideal.gamma, "true": experiment.system.gamma}
     for name in ("GP", "DGP"):
-
-        def report(text: str, name: str = name) -> None:
-            progress(f"{where} offline data, {name}: {text}")
-
-        model = fit(
-            offline,
-            config=config,
-            sparsify=name == "DGP",
-            project="learned",
-            seed=seed,
-            progress=report,
+        variants = fit_variants(
+            name, offline, gammas, config, seed, lambda stage: progress(f"{where} {stage}")
         )
-        free = constrain(model, None)
-        variants = {
-            "approx": model,
-            "none": free,
-            "ideal": constrain(free, ideal.gamma),
-            "true": constrain(free, experiment.system.gamma),
-        }
         for row in rows:
             for i, trial in enumerate(trials[row.key]):
                 progress(f"{row.title}, {name}: trial {i + 1} of {len(trials[row.key])}")
                 for projection, states in predict_trial(variants, trial).items():
                     predictions[row.key][i][f"{name}/{projection}"] = states
-        models[name] = model.mean_only()
+        models[name] = variants["approx"].mean_only()
     return Stage(offline, models), predictions
+
+
+def fit_variants(
+    name: str,
+    offline: Dataset,
+    gammas: Mapping[str, Gamma | None],
+    config: Config,
+    seed: int,
+    progress: Progress,
+) -> dict[str, Model]:
+    """Dynamics "GP" or "DGP" that obey their own Γ ("approx"), none, and each of those given."""
+    model = fit(
+        offline,
+        config=config,
+        sparsify=name == "DGP",
+        project="learned",
+        seed=seed,
+        progress=lambda stage: progress(f"offline data, {name}: {stage}"),
+    )
+    free = constrain(model, None)
+    given = {label: constrain(free, gamma) for label, gamma in gammas.items()}
+    return {"approx": model, "none": free, **given}
 
 
 def predict_trial(variants: dict[str, Model], trial: Trial) -> dict[str, np.ndarray]:

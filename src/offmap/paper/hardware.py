@@ -11,8 +11,8 @@ import numpy as np
 from offmap.config import Config, Preset
 from offmap.data import Dataset, Run, Trajectory, history_names
 from offmap.model import Model
-from offmap.paper.ddr import IDEAL, fit_variants, hardware_config, noisy
-from offmap.paper.experiment import distances, predict_trial, statistics, versions
+from offmap.paper.ddr import IDEAL, hardware_config, noisy
+from offmap.paper.experiment import distances, fit_variants, predict_trial, statistics, versions
 from offmap.paper.protocol import Trial
 from offmap.paper.recordings import DT, STATES, STEPS, Cut
 from offmap.rollout import rollout
@@ -119,7 +119,8 @@ def score_recordings(
     errors: dict[str, dict[str, np.ndarray]] = {row: {} for row in ROWS}
     example: dict[str, np.ndarray] = {}
     for name in ("GP", "DGP"):
-        model, variants = fit_variants(name, data, config, seed, progress)
+        variants = fit_variants(name, data, {"ideal": IDEAL.gamma}, config, seed, progress)
+        model = variants["approx"]
         for row, row_trials in tests.items():
             progress(f"{ROWS[row]}, {name}: {len(row_trials)} online trajectories")
             predicted = [predict_trial(variants, trial) for trial in row_trials]
