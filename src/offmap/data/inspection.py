@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from offmap.data.formats import Stream, column_names, read_columns
+from offmap.data.formats import Topic, column_names, read_columns
 
 _LOOKS = {
     "time": {"t", "time", "timestamp", "stamp", "secs", "seconds"},
@@ -79,7 +79,7 @@ def suggestion(files: Sequence[str], reports: Sequence[StreamReport]) -> str:
     return " ".join(parts)
 
 
-def _read(path: Path, names: list[str]) -> tuple[list[Stream], list[str]]:
+def _read(path: Path, names: list[str]) -> tuple[list[Topic], list[str]]:
     """All columns that are numbers, and the names of those that are not."""
     try:
         return read_columns(path, names), []
@@ -102,7 +102,7 @@ def _is_bookkeeping(name: str) -> bool:
     return name.startswith("/") and any(word in name for word in _BOOKKEEPING)
 
 
-def _report(stream: Stream, text: list[str]) -> StreamReport:
+def _report(stream: Topic, text: list[str]) -> StreamReport:
     clock, clock_name = stream.time, None
     if clock is None:
         clock_name = _time_column(stream)
@@ -122,7 +122,7 @@ def _report(stream: Stream, text: list[str]) -> StreamReport:
     )
 
 
-def _time_column(stream: Stream) -> str | None:
+def _time_column(stream: Topic) -> str | None:
     """A column called time, or else the first that only ever increases."""
     named = [name for name in stream.columns if _named(name) == "time"]
     rising = [

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from offmap.data.checks import check_clock, check_numbers
 from offmap.data.dataset import Dataset
-from offmap.data.formats import SUFFIXES, Stream, column_names, is_bag, nearest, read_columns
+from offmap.data.formats import SUFFIXES, Topic, column_names, is_bag, nearest, read_columns
 from offmap.data.formats.bags import STAMP
 from offmap.data.resampling import clock_of, held, resample
 from offmap.data.trajectory import Trajectory, as_dt
@@ -31,7 +31,7 @@ class _Run:
     """The streams of one recording."""
 
     name: str
-    streams: list[Stream]
+    streams: list[Topic]
 
 
 def read(
@@ -167,13 +167,13 @@ def _runs(
     count = len(data[columns[0]])
     clock = np.arange(count) * (dt or 1.0) if time is None else table.columns[time] * unit
     if traj is None:
-        return [_Run(str(path), [Stream("", data, clock)])]
+        return [_Run(str(path), [Topic("", data, clock)])]
     labels = np.asarray([str(label) for label in table.columns[traj]])
     return [
         _Run(
             f"{path}, {traj} = {label}",
             [
-                Stream(
+                Topic(
                     "",
                     {name: c[labels == label] for name, c in data.items()},
                     clock[labels == label],

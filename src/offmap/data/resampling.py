@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from offmap.data.formats import Stream
+from offmap.data.formats import Topic
 from offmap.data.trajectory import Trajectory
 
 _REGULAR = 0.01  # of a step that a row may be off the grid and still count as on it
@@ -11,7 +11,7 @@ _GAP = 3.0  # steps without a measurement that end a trajectory
 
 
 def resample(
-    streams: list[Stream],
+    streams: list[Topic],
     state: list[str],
     control: list[str],
     dt: float,
@@ -50,7 +50,7 @@ def resample(
     return found
 
 
-def clock_of(stream: Stream) -> Float[np.ndarray, " N"]:
+def clock_of(stream: Topic) -> Float[np.ndarray, " N"]:
     """The time of a stream that has one."""
     assert stream.time is not None
     return stream.time

@@ -6,9 +6,9 @@ from pathlib import Path
 from types import ModuleType
 
 from offmap.data.formats import arrays, bags, tables
-from offmap.data.formats.stream import Stream, check_names, nearest
+from offmap.data.formats.topic import Topic, check_names, nearest
 
-__all__ = ["SUFFIXES", "Stream", "check_names", "column_names", "is_bag", "nearest", "read_columns"]
+__all__ = ["SUFFIXES", "Topic", "check_names", "column_names", "is_bag", "nearest", "read_columns"]
 
 _FORMATS: dict[str, tuple[str, ModuleType]] = {
     ".csv": ("CSV", tables),
@@ -35,7 +35,7 @@ def column_names(path: Path) -> tuple[str, ...]:
 
 def read_columns(
     path: Path, names: Sequence[str], *, text: Sequence[str] = (), clock: str = "t"
-) -> list[Stream]:
+) -> list[Topic]:
     """Read columns by name, grouped by the clock they share.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from offmap.data.formats.stream import Stream, optional
+from offmap.data.formats.topic import Topic, optional
 
 _INDEXED = re.compile(r"(.+)\[(\d+)\]")
 
@@ -20,7 +20,7 @@ def column_names(path: Path) -> tuple[str, ...]:
         return tuple(name for key, array in arrays.items() for name in _columns(key, array))
 
 
-def read_columns(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> list[Stream]:
+def read_columns(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> list[Topic]:
     """The named columns as numbers, those in `text` as they are."""
     columns: dict[str, np.ndarray] = {}
     with _opened(path) as arrays:
@@ -28,7 +28,7 @@ def read_columns(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> 
             indexed = None if name in arrays else _INDEXED.fullmatch(name)
             array = arrays[indexed[1]][:, int(indexed[2])] if indexed else arrays[name][:]
             columns[name] = np.asarray(array) if name in text else _numbers(name, array)
-    return [Stream("", _even(columns))]
+    return [Topic("", _even(columns))]
 
 
 def _even(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

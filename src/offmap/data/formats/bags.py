@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from offmap.data.formats.stream import Stream, optional
+from offmap.data.formats.topic import Topic, optional
 
 _ELEMENT = re.compile(r"(\w+)\[(\d+)\]")
 _MOST_ELEMENTS = 64  # of an array that are listed: joints, but not the pixels of an image
@@ -34,7 +34,7 @@ def column_names(path: Path) -> tuple[str, ...]:
 
 def read_columns(
     path: Path, names: Sequence[str], text: Sequence[str] = (), clock: str = "t"
-) -> list[Stream]:
+) -> list[Topic]:
     """One stream per topic; time is when a message was recorded, or its header's stamp."""
     if text:
         raise ValueError("a bag holds one run and has no column that splits it; leave `traj` out")
@@ -51,7 +51,7 @@ def read_columns(
     # Counted from the first message: seconds since 1970 have few digits left behind the point.
     origin = min((int(stamps.min()) for stamps, _ in found.values() if len(stamps)), default=0)
     return [
-        Stream(
+        Topic(
             topic,
             {f"{topic}.{field}": table[:, i].copy() for i, field in enumerate(fields[topic])},
             (stamps - origin) * 1e-9,

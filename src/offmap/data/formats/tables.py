@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from offmap.data.formats.stream import Stream, optional
+from offmap.data.formats.topic import Topic, optional
 
 _MISSING = ["", "NA", "N/A", "null", "NULL", "None"]
 _SEPARATORS = ",;\t "
@@ -19,7 +19,7 @@ def column_names(path: Path) -> tuple[str, ...]:
     return tuple(_raw_names(path))
 
 
-def read_columns(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> list[Stream]:
+def read_columns(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> list[Topic]:
     """The named columns as numbers, those in `text` as strings; a missing cell is NaN."""
     pl = optional("polars", "CSV and Parquet files")
     raw = _raw_names(path)
@@ -37,7 +37,7 @@ def read_columns(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> 
     for name in wanted:
         series = table[raw[name]]
         columns[name] = np.asarray(series.to_list()) if name in text else _floats(series)
-    return [Stream("", columns)]
+    return [Topic("", columns)]
 
 
 def _raw_names(path: Path) -> dict[str, str]:

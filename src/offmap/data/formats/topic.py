@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class Topic:
     """Columns of one table, or fields of one topic: equally long, and measured together."""
 
     name: str
