@@ -49,3 +49,10 @@ def test_frame_is_differentiable(system):
     frame = frame_of(system)
     gradient = jax.jacobian(lambda x: frame(x)[0])(jnp.full(system.n, 0.7))
     assert bool(jnp.all(jnp.isfinite(gradient)))
+
+
+def test_the_march_has_steps_for_the_turns_it_meets():
+    assert frame_of(unicycle()).steps == 5  # half a turn at 0.7 rad each
+    level = planar_quadrotor()
+    calm = np.random.default_rng(0).normal(size=(50, 6)) * 0.05
+    assert tangent_frame(level.gamma, calm, ()).steps < frame_of(level).steps

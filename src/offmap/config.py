@@ -26,7 +26,8 @@ class Config:
     """Show declared angles to the learners as (sin, cos)."""
     dynamics: GPConfig | MLPConfig = field(default_factory=GPConfig)
     kernels: tuple[KernelName, ...] = ("rbf",)
-    """Candidates for the dynamics; the one that best extrapolates to the edge of the data wins."""
+    """Candidates for the dynamics, simplest first; the one that best extrapolates to the edge of
+    the data wins, and the simpler of two that do so equally well."""
     discovery_points: int | None = None
     """Structure is discovered on at most this many samples of the primary source (None: on all);
     the model that comes out of it is conditioned on all."""
@@ -59,7 +60,7 @@ class Config:
                 slope_check=1e-3,
                 discovery_points=2000,
                 embed_angles=True,
-                kernels=("affine", "rbf", "rbf+linear"),
+                kernels=("linear", "bilinear", "affine", "rbf+linear", "rbf"),
                 dictionary=True,
                 tangent=True,
             )

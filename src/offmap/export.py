@@ -12,11 +12,10 @@ from offmap.gp import AbstractGPs, AbstractKernel
 from offmap.gp.kernels import RBF, ControlAffine, Cosine, Linear, Product, Sum
 from offmap.pseudometric import Reduction
 from offmap.regressor import AbstractRegressor
-from offmap.tangent import TangentFrame
+from offmap.tangent import POLISH, TangentFrame
 from offmap.types import Gamma
 
 _LARGEST = 500_000  # numbers in a function; C code grows with them
-_STEPS, _POLISH = 12, 6  # of the march of a tangent frame, as in tangent.py
 _REPEATED = 1e-12  # squared share of a row that must be new for the row to count
 
 
@@ -215,10 +214,10 @@ def _frame(
         *(turned[i] if i in frame.periodic else away[i] for i in range(x.shape[0]))
     )
     basis, normal = _dm(casadi, frame.basis), None
-    for share in range(1, _STEPS + 1):
-        normal = _orthonormal_rows(casadi, gamma(origin + share / _STEPS * away))
+    for share in range(1, frame.steps + 1):
+        normal = _orthonormal_rows(casadi, gamma(origin + share / frame.steps * away))
         basis = basis - normal[:, :-1].T @ (normal[:, :-1] @ basis)
-        for _ in range(_POLISH):
+        for _ in range(POLISH):
             basis = basis @ (1.5 * casadi.DM.eye(basis.shape[1]) - 0.5 * basis.T @ basis)
     assert normal is not None
     return basis, -normal[:, :-1].T @ normal[:, -1]

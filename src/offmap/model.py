@@ -283,7 +283,7 @@ class Model:
                 "drawn towards its constraint. Use with_constraint(gamma) to hold it to Γ."
             )
         n, m = self.dataset.n, self.dataset.m
-        return to_casadi(self.means.dynamics, own.gamma, n, m, name=name, given=gamma)
+        return to_casadi(own.dynamics, own.gamma, n, m, name=name, given=gamma)
 
     def summary(self) -> str:
         """What was discovered, in a few lines."""

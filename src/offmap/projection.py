@@ -44,6 +44,12 @@ def unit_residual(xdot: Float[Array, " n"], gamma: Float[Array, "c q"]) -> Float
     return G @ xdot + g
 
 
+def tangential(vectors: Float[Array, "n k"], gamma: Float[Array, "c q"]) -> Float[Array, "n k"]:
+    """What remains of each column in the space {v : G v = 0}."""
+    G, _ = _unit(gamma)
+    return vectors - _correction(G, G @ vectors)
+
+
 def tangent_projector(gamma: Float[Array, "c q"]) -> Float[Array, "n n"]:
     """I − Gᵀ (G Gᵀ)⁺ G, the linear part of the projection."""
     G, _ = _unit(gamma)

@@ -40,6 +40,7 @@ from offmap.gp import GPConfig, IndependentGPs, InducedGPs
 from offmap.gp.expansion import Scaling
 from offmap.gp.induced import Knowledge
 from offmap.gp.kernels import RBF, ControlAffine, Cosine, Linear, Product, Sum
+from offmap.gp.straight import StraightMean
 from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.pseudometric import Pseudometric, PseudometricConfig, Reduction
 from offmap.summary import Choices
@@ -63,7 +64,7 @@ def register(*classes: type) -> None:
 
 register(Config, ConstraintConfig, GPConfig, PseudometricConfig, Choices, Dataset, Trajectory)
 register(RBF, Linear, Cosine, ControlAffine, Sum, Product, Scaling, IndependentGPs)
-register(InducedGPs, Knowledge)
+register(InducedGPs, Knowledge, StraightMean)
 register(MLPConfig, MLPEnsemble)
 register(Features, Reduction, Pseudometric, Dynamics, TangentFrame)
 register(ConstraintFit, NormalSpace, Equation, Row, LearnedConstraint)

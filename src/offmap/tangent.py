@@ -6,11 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from offmap.projection import project, tangent_projector
+from offmap.projection import project, tangent_projector, tangential
 from offmap.types import Gamma
 
-_STEPS = 12  # of the march from the origin to a state; each may turn the frame by about 0.7 rad
-_POLISH = 6  # Newton–Schulz iterations: the error is squared by each
+POLISH = 6
+"""Newton–Schulz iterations of a step: the error is squared by each."""
+_TURN = 0.7  # most that a step of the march should turn the frame [rad]
+_MOST_STEPS = 16
+_PROBES = 200  # states at which the turn of the whole march is measured
+_BEYOND = 2.0  # how far beyond the data, as a multiple of their reach
 
 
 class TangentFrame(eqx.Module):
@@ -27,6 +31,8 @@ class TangentFrame(eqx.Module):
     """T at the origin."""
     periodic: tuple[int, ...] = eqx.field(static=True)
     """States that are angles: the march takes the short way round."""
+    steps: int = eqx.field(static=True, default=_MOST_STEPS)
+    """Of the march from the origin to a state."""
 
     def __call__(self, x: Float[Array, " n"]) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
         """T(x) and b(x)."""
@@ -36,9 +42,9 @@ class TangentFrame(eqx.Module):
         away = away.at[angles].set(jnp.arctan2(jnp.sin(turn), jnp.cos(turn)))
 
         def march(basis, share):
-            return _nearest_basis(tangent_projector(self.gamma(self.origin + share * away)), basis)
+            return _nearest_basis(self.gamma(self.origin + share * away), basis)
 
-        shares = jnp.arange(1, _STEPS + 1) / _STEPS
+        shares = jnp.arange(1, self.steps + 1) / self.steps
         basis, _ = jax.lax.scan(
             lambda basis, share: (march(basis, share), None), self.basis, shares
         )
@@ -53,22 +59,58 @@ class TangentFrame(eqx.Module):
 def tangent_frame(
     gamma: Gamma, x: Float[np.ndarray, "N n"], periodic: tuple[int, ...]
 ) -> TangentFrame:
-    """A frame whose origin is the sample nearest the middle of the data."""
+    """A frame whose origin is the sample nearest the middle of the data.
+
+    Its march has as many steps as it takes to reach states twice as far out as the data, and all
+    headings, without turning too far at once.
+    """
     spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
     middle = np.argmin(np.sum(((x - np.median(x, axis=0)) / spread) ** 2, axis=1))
     origin = jnp.asarray(x[middle])
     c = gamma(origin).shape[0]
     _, vectors = np.linalg.eigh(np.asarray(tangent_projector(gamma(origin))))
-    return TangentFrame(gamma, origin, _tidy(vectors[:, c:]), periodic)
+    frame = TangentFrame(gamma, origin, _tidy(vectors[:, c:]), periodic)
+    away = _BEYOND * (x[:: max(1, len(x) // _PROBES)] - np.asarray(origin))
+    for k, angle in enumerate(periodic):  # all headings, in another order for each angle
+        turns = np.linspace(-np.pi, np.pi, len(away))
+        away[:, angle] = np.random.default_rng(k).permutation(turns)
+    turn = float(np.max(np.asarray(_turns(frame, jnp.asarray(away)))))
+    steps = int(np.clip(np.ceil(turn / _TURN), 1, _MOST_STEPS))
+    return TangentFrame(gamma, origin, frame.basis, periodic, steps)
 
 
-def _nearest_basis(
-    projector: Float[Array, "n n"], basis: Float[Array, "n r"]
-) -> Float[Array, "n r"]:
-    """The orthonormal basis of the projector's range nearest to a given one (polar factor)."""
-    moved = projector @ basis
+@eqx.filter_jit
+def _turns(frame, away):
+    """By how much the frame turns on the way to each state, in radians."""
+
+    def turn(away):
+        def march(carry, share):
+            basis, total = carry
+            moved = _nearest_basis(frame.gamma(frame.origin + share * away), basis)
+            overlap = jnp.sum((moved.T @ basis) ** 2) - basis.shape[1]
+            return (moved, total + jnp.sqrt(jnp.maximum(-overlap, 0.0))), None
+
+        shares = jnp.arange(1, 4 * _MOST_STEPS + 1) / (4 * _MOST_STEPS)
+        (_, total), _ = jax.lax.scan(march, (frame.basis, jnp.zeros(())), shares)
+        return total
+
+    return jax.vmap(turn)(away)
+
+
+def _nearest_basis(gamma: Float[Array, "c q"], basis: Float[Array, "n r"]) -> Float[Array, "n r"]:
+    """The orthonormal basis of Γ's tangent space nearest to a given one (polar factor)."""
+    moved = tangential(basis, gamma)
+    gram = moved.T @ moved
+    if gram.shape[0] == 1:
+        return moved / jnp.sqrt(gram)
+    if gram.shape[0] == 2:
+        # (S + √|S| I)/t squares to S for t² = tr S + 2 √|S|; its inverse has a closed form too.
+        root = jnp.sqrt(gram[0, 0] * gram[1, 1] - gram[0, 1] ** 2)
+        trace = gram[0, 0] + gram[1, 1]
+        other = jnp.stack([gram[1, 1], -gram[0, 1], -gram[0, 1], gram[0, 0]]).reshape(2, 2)
+        return moved @ (other + root * jnp.eye(2)) / (root * jnp.sqrt(trace + 2 * root))
     identity = jnp.eye(basis.shape[1])
-    for _ in range(_POLISH):
+    for _ in range(POLISH):
         moved = moved @ (1.5 * identity - 0.5 * moved.T @ moved)
     return moved
 

@@ -63,7 +63,7 @@ class ConstraintConfig:
     signs: Literal["direction", "row"] = "direction"
     """What must agree with the neighbour's: the direction G, or the whole row as printed."""
     sparsify: bool = True
-    kernels: tuple[KernelName, ...] = ("rbf", "linear", "cosine")
+    kernels: tuple[KernelName, ...] = ("linear", "cosine", "rbf")
     """Candidates; each row takes the one that best extrapolates to the edge of its data."""
     gp: GPConfig = field(default_factory=lambda: GPConfig(hyper_points=200, centre=False))
     pseudometric: PseudometricConfig = field(

@@ -2,7 +2,7 @@
 
 from offmap.gp.expansion import AbstractGPs
 from offmap.gp.fit import GPConfig, complete, fit_gps, fold_in
-from offmap.gp.induced import InducedGPs, compact
+from offmap.gp.induced import InducedGPs
 from offmap.gp.kernels import (
     RBF,
     AbstractKernel,
@@ -16,6 +16,7 @@ from offmap.gp.kernels import (
 from offmap.gp.likelihood import log_marginal_likelihood
 from offmap.gp.posterior import IndependentGPs
 from offmap.gp.selection import choose_kernel, edge_errors
+from offmap.gp.straight import compact
 
 __all__ = [
     "RBF",

@@ -21,16 +21,13 @@ from jaxtyping import Array, Float
 from offmap.gp.expansion import AbstractGPs, Scaling
 from offmap.gp.kernels import AbstractKernel
 from offmap.gp.pivots import pivoted_factor
-from offmap.gp.posterior import IndependentGPs, most_likely_noise
-from offmap.regressor import AbstractRegressor
+from offmap.gp.posterior import most_likely_noise
 
 _BLOCK = 4096  # samples that enter the factorisation at once
 _CANDIDATES = 8000  # samples among which centres are sought
 _NOISE_POINTS = 2000  # samples of a source from which its noise level is learned
 _BELOW_NOISE = 1e-3  # share of the noise variance that the centres may leave unexplained
 _ROUND_OFF = 1e-14
-_TERMS = 64  # most terms of a compact mean
-_GAP = 100.0  # between what a compact mean explains and the round-off it leaves
 
 
 class Knowledge(eqx.Module):
@@ -190,39 +187,6 @@ def induce(
         (0, 0),
     )
     return empty.conditioned(x, y), found.complete
-
-
-def compact(regressor: AbstractRegressor) -> AbstractRegressor:
-    """The same mean as a sum of few terms, where that is exact, without variances.
-
-    Straight lines and controls that enter linearly span few functions, however many the samples:
-    what the terms kept do not explain of the covariance then drops at once to round-off. It never
-    does for smooth functions of several inputs, whose sums stay as they are.
-    """
-    if isinstance(regressor, InducedGPs):
-        return regressor.mean_only()
-    if not isinstance(regressor, IndependentGPs):
-        return regressor
-    most = min(_TERMS, regressor.x.shape[0] // 2)
-    found = pivoted_factor(
-        regressor.kernel, np.asarray(regressor.x), tolerance=_ROUND_OFF, most=most
-    )
-    alpha = np.asarray(regressor.alpha)
-    if not found.complete or found.gap < _GAP:
-        return regressor.mean_only()
-    sums = np.einsum("pnr,pn->pr", found.factor, alpha)
-    fewer = np.linalg.solve(np.swapaxes(found.corner, 1, 2), sums[..., None])[..., 0]
-    return InducedGPs(
-        regressor.kernel,
-        regressor.scaling,
-        jnp.asarray(np.asarray(regressor.x)[found.chosen]),
-        jnp.asarray(fewer),
-        None,
-        None,
-        None,
-        regressor.base_noise(),
-        (regressor.base_points(), regressor.points()),
-    )
 
 
 def _features(kernel, centres, corner, z):

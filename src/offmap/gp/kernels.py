@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-KernelName = Literal["rbf", "linear", "cosine", "rbf+linear", "affine"]
+_NOTHING = -80.0  # logarithm of a weight that stays below round-off
+
+KernelName = Literal["rbf", "linear", "cosine", "rbf+linear", "affine", "bilinear"]
 
 
 class AbstractKernel(eqx.Module):
@@ -81,7 +83,8 @@ class ControlAffine(AbstractKernel):
     """k₀(x, x') + Σⱼ uⱼ uⱼ' kⱼ(x, x'): functions that are affine in the control.
 
     Each kⱼ = rⱼ·RBF + lⱼ·linear + sⱼ over the other inputs, with shared length scales: smooth
-    where there are data, and straight beyond them.
+    where there are data, and straight beyond them. With `smooth` off the RBF is left out: what
+    remains is bilinear in (1, u) and (1, x).
     """
 
     log_lengthscale: Float[Array, " x"]
@@ -89,24 +92,28 @@ class ControlAffine(AbstractKernel):
     log_weights: Float[Array, "3 parts"]
     """Of RBF, linear and constant part, for the drift and for each control."""
     controls: tuple[int, ...] = eqx.field(static=True)
+    smooth: bool = eqx.field(static=True, default=True)
 
     def __call__(self, a: Float[Array, "A d"], b: Float[Array, "B d"]) -> Float[Array, "A B"]:
         """Covariance of every pair."""
-        (x, u), (y, v) = self._split(a), self._split(b)
-        rbf = RBF(self.log_lengthscale, jnp.zeros(()))(x, y)
+        (x, u), (y, v) = self.split(a), self.split(b)
         line = (x * jnp.exp(2 * self.log_slope)[None]) @ y.T
         weights = jnp.exp(self.log_weights)[:, None, :]
         smooth, straight, constant = ((u * weight) @ v.T for weight in weights)
+        if not self.smooth:
+            return straight * line + constant
+        rbf = RBF(self.log_lengthscale, jnp.zeros(()))(x, y)
         return smooth * rbf + straight * line + constant
 
     def variance(self, a: Float[Array, "A d"]) -> Float[Array, " A"]:
         """Covariance of every point with itself."""
-        x, u = self._split(a)
+        x, u = self.split(a)
         line = x**2 @ jnp.exp(2 * self.log_slope)
         smooth, straight, constant = jnp.exp(self.log_weights) @ (u**2).T
-        return smooth + straight * line + constant
+        return (smooth if self.smooth else 0.0) + straight * line + constant
 
-    def _split(self, a: Float[Array, "A d"]) -> tuple[Float[Array, "A x"], Float[Array, "A parts"]]:
+    def split(self, a: Float[Array, "A d"]) -> tuple[Float[Array, "A x"], Float[Array, "A parts"]]:
+        """The other inputs x, and (1, u)."""
         others = [i for i in range(a.shape[1]) if i not in self.controls]
         ones = jnp.ones((a.shape[0], 1))
         return a[:, jnp.array(others, int)], jnp.concatenate(
@@ -159,13 +166,17 @@ def kernel_named(name: KernelName, d: int, controls: tuple[int, ...] = ()) -> Ab
         return Cosine(jnp.full(d, np.log(6.0)), jnp.zeros(()))
     if name == "rbf+linear":
         return Sum(rbf, linear)
-    if name == "affine":
-        free = d - len(controls)
+    if name in ("affine", "bilinear"):
+        free, smooth = d - len(controls), name == "affine"
         weights = jnp.tile(jnp.log(jnp.array([[1.0], [0.1], [0.1]])), (1, 1 + len(controls)))
-        return ControlAffine(jnp.full(free, np.log(1.5)), jnp.zeros(free), weights, controls)
+        if not smooth:  # so small that whoever evaluates the bumps sees none
+            weights = weights.at[0].set(_NOTHING)
+        return ControlAffine(
+            jnp.full(free, np.log(1.5)), jnp.zeros(free), weights, controls, smooth
+        )
     raise ValueError(
-        f'A kernel is "rbf", "linear", "cosine", "rbf+linear" or "affine"; got {name!r}. '
-        f"Choose one of them."
+        f'A kernel is "rbf", "linear", "cosine", "rbf+linear", "affine" or "bilinear"; got '
+        f"{name!r}. Choose one of them."
     )
 
 
@@ -191,8 +202,11 @@ def bounds(kernel: AbstractKernel) -> tuple[AbstractKernel, AbstractKernel]:
             ControlAffine(
                 jnp.full_like(kernel.log_lengthscale, np.log(lengthscale)),
                 jnp.full_like(kernel.log_slope, np.log(slope)),
-                jnp.full_like(kernel.log_weights, np.log(weight)),
+                jnp.full_like(kernel.log_weights, np.log(weight))
+                .at[0]
+                .set(np.log(weight) if kernel.smooth else _NOTHING + np.sign(weight - 1)),
                 kernel.controls,
+                kernel.smooth,
             )
             for lengthscale, slope, weight in ((0.05, 1e-6, 1e-12), (1e3, 1e2, 1e5))
         )

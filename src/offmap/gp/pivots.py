@@ -19,8 +19,6 @@ class PivotedFactor(NamedTuple):
     """Variance of each point given those chosen: the diagonal of K − F Fᵀ."""
     complete: bool
     """Whether the rest is below the tolerance for every output."""
-    gap: float
-    """Least explained of what was worth a point, over the most that is left, for any output."""
 
     @property
     def corner(self) -> Float[np.ndarray, "p r r"]:
@@ -47,7 +45,6 @@ def pivoted_factor(
     allowed = np.asarray(tolerance) * left.max(axis=1)
     factor = np.zeros((*left.shape, min(64, most)))
     chosen: list[int] = []
-    least = np.full(len(left), np.inf)
     while len(chosen) < most and np.any(left.max(axis=1) > allowed):
         count = len(chosen)
         if count == factor.shape[2]:
@@ -59,13 +56,11 @@ def pivoted_factor(
         new = variance > allowed
         column *= np.where(new, 1 / np.sqrt(np.where(new, variance, 1.0)), 0.0)[:, None]
         factor[:, :, count] = column
-        least = np.where(new, np.minimum(least, variance), least)
         left = np.maximum(left - column**2, 0.0)
         left[new, pivot] = 0.0
         chosen.append(pivot)
     complete = bool(np.all(left.max(axis=1) <= allowed))
-    gap = float(np.min(least / np.maximum(left.max(axis=1), np.finfo(float).tiny)))
-    return PivotedFactor(np.array(chosen, int), factor[:, :, : len(chosen)], left, complete, gap)
+    return PivotedFactor(np.array(chosen, int), factor[:, :, : len(chosen)], left, complete)
 
 
 @eqx.filter_jit

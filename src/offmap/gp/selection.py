@@ -13,6 +13,8 @@ from offmap.gp.fit import GPConfig, fit_gps
 from offmap.gp.kernels import KernelName
 
 _EDGE = 0.2  # share of the points held out
+_LEVEL = 1.05  # errors within this ratio count as equal
+_FLOOR = 1e-6  # and so do all errors below this share of the outputs' spread
 
 
 def edge_points(x: Float[np.ndarray, "N d"], groups: np.ndarray | None = None) -> np.ndarray:
@@ -42,11 +44,12 @@ def choose_kernel(
     controls: tuple[int, ...] = (),
     groups: np.ndarray | None = None,
 ) -> tuple[KernelName, dict[KernelName, float]]:
-    """The candidate that best predicts the edge of the data from its middle, and all scores.
+    """The candidate that best predicts the edge of the data from its middle, and their scores.
 
     The score is the root mean square error at the held-out edge, over all outputs, each measured
     in units of its spread. The likelihood would be a worse judge: it prefers kernels that explain
-    the middle and then go astray.
+    the middle and then go astray. Candidates come simplest first: where the edge cannot tell two
+    apart, the simpler wins, and once one leaves nothing to improve, the rest are not tried.
     """
     if len(candidates) == 1:
         return candidates[0], {candidates[0]: 0.0}
@@ -67,7 +70,10 @@ def choose_kernel(
         )
         error = (np.asarray(_mean_at(gps, jnp.asarray(x[edge]))) - y[edge]) / spread
         scores[name] = float(np.sqrt(np.mean(error**2)))
-    return min(scores, key=lambda name: scores[name]), scores
+        if scores[name] <= _FLOOR:
+            break
+    least = max(min(scores.values()), _FLOOR)
+    return next(name for name, score in scores.items() if score <= _LEVEL * least), scores
 
 
 def edge_errors(

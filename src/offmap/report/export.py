@@ -46,6 +46,7 @@ def _dynamics(dynamics: Dynamics) -> dict[str, Any]:
             "origin": _array(frame.origin),
             "basis": _array(frame.basis),
             "periodic": list(frame.periodic),
+            "steps": frame.steps,
         },
     }
 

@@ -5,7 +5,6 @@
 "use strict";
 
 const offmapPredictor = (() => {
-  const STEPS = 12;            // of the march of a tangent frame, as in tangent.py
   const POLISH = 6;            // Newton–Schulz iterations, as in tangent.py
   const RANK_TOLERANCE = 1e-12; // as in projection.py
 
@@ -208,8 +207,8 @@ const offmapPredictor = (() => {
         return spec.periodic.includes(i) ? Math.atan2(Math.sin(d), Math.cos(d)) : d;
       });
       let columns = start;
-      for (let step = 1; step <= STEPS; step++) {
-        const share = step / STEPS;
+      for (let step = 1; step <= spec.steps; step++) {
+        const share = step / spec.steps;
         const there = origin.map((v, i) => v + share * away[i]);
         columns = polish(projectColumns(columns, constraint(there)));
       }

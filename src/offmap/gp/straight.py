@@ -1,0 +1,98 @@
+"""Means that are straight in the inputs: sums over all samples, done once and for all."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from offmap.gp.expansion import AbstractGPs, Scaling
+from offmap.gp.kernels import ControlAffine, Linear
+from offmap.regressor import AbstractRegressor
+
+
+class StraightMean(AbstractRegressor):
+    """The mean of GPs that is bilinear in (1, u) and (1, x): all that a loop needs of them."""
+
+    scaling: Scaling
+    coefficients: Float[Array, "p parts terms"]
+    """Of each product of an entry of (1, u) and one of (1, x), standardised."""
+    controls: tuple[int, ...] = eqx.field(static=True)
+    others: tuple[int, ...] = eqx.field(static=True)
+    samples: int = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " p"]:
+        """Posterior mean at one point."""
+        z = (x - self.scaling.x_mean) / self.scaling.x_scale
+        ones = jnp.ones(1)
+        u = jnp.concatenate([ones, z[jnp.array(self.controls, int)]])
+        terms = jnp.concatenate([ones, z[jnp.array(self.others, int)]])
+        mean = jnp.sum((self.coefficients @ terms) * u[None], axis=1)
+        return mean * self.scaling.y_scale + self.scaling.y_mean
+
+    def variance(self, x: Float[Array, " d"]) -> Float[Array, " p"]:
+        """Not known any more."""
+        raise _without_samples()
+
+    def noise_level(self) -> Float[np.ndarray, " p"]:
+        """Not known any more."""
+        raise _without_samples()
+
+    def points(self) -> int:
+        """Number of samples it was conditioned on."""
+        return self.samples
+
+    def conditioned(
+        self, x: Float[np.ndarray, "N d"], y: Float[np.ndarray, "N p"]
+    ) -> AbstractRegressor:
+        """Not possible any more."""
+        raise _without_samples()
+
+    def mean_only(self) -> "StraightMean":
+        """Itself."""
+        return self
+
+
+def compact(regressor: AbstractRegressor) -> AbstractRegressor:
+    """The same mean at the least cost, without variances: a few products where it is straight."""
+    if not isinstance(regressor, AbstractGPs):
+        return regressor
+    kernel, x = regressor.kernel, np.asarray(regressor.x)
+    weighted = np.asarray(regressor.alpha)
+    if isinstance(kernel, Linear):
+        slopes, bias = (
+            np.exp(2 * np.asarray(kernel.log_slope)),
+            np.exp(2 * np.asarray(kernel.log_bias)),
+        )
+        lines = slopes * (weighted @ x)
+        constants = bias * weighted.sum(axis=1)
+        coefficients = np.concatenate([constants[:, None], lines], axis=1)[:, None, :]
+        return _straight(regressor, coefficients, ())
+    if isinstance(kernel, ControlAffine):
+        others = [i for i in range(x.shape[1]) if i not in kernel.controls]
+        if kernel.smooth and others:
+            return regressor.mean_only()
+        v = np.concatenate([np.ones((len(x), 1)), x[:, list(kernel.controls)]], axis=1)
+        smooth, straight, constant = np.moveaxis(np.exp(np.asarray(kernel.log_weights)), 1, 0)
+        if kernel.smooth:  # a bump over no input is a constant
+            constant = constant + smooth
+        sums = weighted @ v
+        slopes = np.exp(2 * np.asarray(kernel.log_slope))
+        lines = np.einsum("pn,nj,ni->pji", weighted, v, x[:, others])
+        lines = lines * straight[:, :, None] * slopes[:, None, :]
+        coefficients = np.concatenate([(constant * sums)[:, :, None], lines], axis=2)
+        return _straight(regressor, coefficients, kernel.controls)
+    return regressor.mean_only()
+
+
+def _straight(
+    gps: AbstractGPs, coefficients: np.ndarray, controls: tuple[int, ...]
+) -> StraightMean:
+    others = tuple(i for i in range(gps.x.shape[1]) if i not in controls)
+    return StraightMean(gps.scaling, jnp.asarray(coefficients), controls, others, gps.points())
+
+
+def _without_samples() -> ValueError:
+    return ValueError(
+        "Standard deviations and further data need the samples; this mean was reduced to a few "
+        "products. Use the model as it was fitted."
+    )
