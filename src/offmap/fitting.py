@@ -26,6 +26,7 @@ from offmap.dynamics import (
 )
 from offmap.features import Features
 from offmap.gp import GPConfig, choose_kernel
+from offmap.gp.verdict import level_with_best, root_mean
 from offmap.heldout import edge_error, rollout_error
 from offmap.mlp import MLPConfig
 from offmap.model import Model, Predictor, stage_keys
@@ -37,9 +38,8 @@ from offmap.tangent import TangentFrame, tangent_frame
 from offmap.threads import one_blas_thread
 from offmap.types import Gamma, Progress, silent
 
-_LEVEL = 1.02  # held-out errors within this ratio count as equal
 _SOFT_POINTS = 3000  # beyond, a variance for every prediction costs too much
-_FLOOR = 1e-4  # and so do all errors below this share of the spread of x'
+_FLOOR = 1e-4  # held-out errors below this share of the spread of x' count as equal
 
 
 @one_blas_thread
@@ -130,12 +130,14 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
     }
     if len(samples) > _SOFT_POINTS:
         del candidates["soft"]
-    scores = {
+    edge = {
         name: edge_error(candidate, samples, primary, _by_trajectory(model.config))
         for name, candidate in candidates.items()
     }
-    rollouts = _rolled_out(candidates, model, primary) if max(scores.values()) > _FLOOR else {}
-    best = _most_structure(_regret(scores, rollouts) if rollouts else scores)
+    scores = root_mean(edge)
+    rolled = _rolled_out(candidates, model, primary) if max(scores.values()) > _FLOOR else {}
+    rollouts = root_mean(rolled)
+    best = _most_structure(edge, rolled)
     choices = replace(model.choices, structure=scores, rollouts=rollouts, used=best)
     model = replace(model, choices=choices)
     if best != "tangent":
@@ -145,22 +147,39 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
     return replace(model, predictor=Predictor(complete, gamma))
 
 
-def _rolled_out(candidates: dict[str, Predictor], model: Model, primary: int) -> dict[str, float]:
+def _rolled_out(
+    candidates: dict[str, Predictor], model: Model, primary: int
+) -> dict[str, np.ndarray]:
     """Errors of held-out rollouts, where trajectories are long enough to tell."""
     dataset = model.dataset
     errors = {
-        name: rollout_error(candidate, dataset, primary, model.config.integrator)
+        name: rollout_error(
+            candidate,
+            dataset,
+            primary,
+            model.config.integrator,
+            _by_trajectory(model.config),
+        )
         for name, candidate in candidates.items()
     }
     return {name: error for name, error in errors.items() if error is not None}
 
 
-def _regret(*judges: dict[str, float]) -> dict[str, float]:
-    """By what factor each candidate is behind the best, before the judge that likes it least."""
-    return {
-        name: max(judge[name] / max(min(judge.values()), _FLOOR) for judge in judges)
-        for name in judges[0]
+def _most_structure(*judges: dict[str, np.ndarray]) -> str:
+    """The last candidate, each having more structure than the one before, that is no worse.
+
+    A candidate must be level with the best before every judge. Where none is, the one that is
+    least behind before the judge that likes it least is taken.
+    """
+    judges = tuple(judge for judge in judges if judge)
+    level = set.intersection(*(set(level_with_best(judge, _FLOOR)) for judge in judges))
+    if level:
+        return [name for name in judges[0] if name in level][-1]
+    scores = [{n: max(e, _FLOOR) for n, e in root_mean(judge).items()} for judge in judges]
+    regret = {
+        name: max(judge[name] / min(judge.values()) for judge in scores) for name in scores[0]
     }
+    return min(regret, key=lambda name: regret[name])
 
 
 def _softness(gamma: Gamma, samples: Samples, primary: int) -> Array:
@@ -169,13 +188,6 @@ def _softness(gamma: Gamma, samples: Samples, primary: int) -> Array:
     rows = jax.vmap(lambda x, xdot: unit_residual(xdot, gamma(x)))
     residual = rows(jnp.asarray(own.x), jnp.asarray(own.xdot))
     return jnp.sqrt(jnp.mean(residual**2, axis=0))
-
-
-def _most_structure(scores: dict[str, float]) -> str:
-    """The last candidate, each having more structure than the one before, that is no worse."""
-    floored = {name: max(score, _FLOOR) for name, score in scores.items()}
-    least = min(floored.values())
-    return [name for name, score in floored.items() if score <= _LEVEL * least][-1]
 
 
 def _sparsify(
@@ -279,13 +291,19 @@ def _discover(model: Model) -> Model:
             samples,
             primary,
             model.world.regressor.noise_level(),
-            Library(dataset.state_names, dataset.angle_indices or tuple(range(dataset.n))),
+            _library(dataset),
             key=key,
             config=config.constraint,
         )
     if found is None or found.c < space.c:
         found = fit_rows(space, dataset.state_names, key=key, config=config.constraint)
     return constrain(replace(model, constraint_fit=found), found.gamma)
+
+
+def _library(dataset: Dataset) -> Library:
+    """The terms of constraints: sines of the declared angles, or of all states if none is."""
+    angles = dataset.angle_indices
+    return Library(dataset.state_names, angles or tuple(range(dataset.n)), angles)
 
 
 def _by_trajectory(config: Config) -> bool:
