@@ -6,12 +6,14 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 
+import jax
 import numpy as np
 import pytest
 
 from offmap.cli.reproduce import Reproduce
 from offmap.config import Config
 from offmap.constraint import ConstraintConfig
+from offmap.fitting import fit
 from offmap.gp import GPConfig
 from offmap.mlp import MLPConfig
 from offmap.paper import beyond
@@ -66,6 +68,21 @@ def test_a_false_constraint_has_no_true_rows_to_compare_with(run):
     assert record["found"]["c_true"] == 0
     assert record["found"]["angle"] is None
     np.testing.assert_array_equal(record["errors"]["DGP/true"], record["errors"]["DGP/none"])
+
+
+def test_judgement_measures_the_angle_to_the_true_rows():
+    case = CASES["unicycle"]
+    small = replace(case, experiment=replace(case.experiment, offline_trajectories=6))
+    offline, _ = simulate(small, Cell("unicycle", 0.0, trials=1))
+    free = fit(offline, config=replace(CONFIG, sparsify=False), project="none")
+
+    # As if the heading were read wrongly.
+    turned = free.with_constraint(lambda x: case.system.gamma(x.at[2].add(0.1)))
+    found = case.judge(turned)
+    assert found["angle"] == pytest.approx(0.1)
+    assert (found["c"], found["c_true"]) == (1, 1)
+    assert not found["kept_right"]  # positions are in, and do not belong there
+    assert case.judge(free)["angle"] is None
 
 
 def test_progress_counts_every_stage(run):
@@ -162,9 +179,9 @@ def test_noise_is_a_share_of_the_spread_on_states_and_derivatives(noise):
 
 
 def test_flights_in_space_start_with_unit_quaternions():
-    case = CASES["quadrotor3d"]
-    offline, (trial,) = simulate(case, Cell("quadrotor3d", 0.0, trials=1))
-    starts = np.stack([log.x[0] for log in offline] + [trial.online.x[0]])
+    experiment = CASES["quadrotor3d"].experiment
+    offline = experiment.offline(jax.random.key(0), out_of_distribution=True)
+    starts = np.stack([log.x[0] for log in offline])
     np.testing.assert_allclose(np.linalg.norm(starts[:, 3:7], axis=1), 1, rtol=1e-12)
 
 
