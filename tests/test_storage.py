@@ -28,8 +28,9 @@ from offmap.constraint import (
 from offmap.constraint.learned import Row
 from offmap.dynamics import Dynamics, reduced_inputs, targets
 from offmap.features import Features
+from offmap.gp.expansion import Scaling
 from offmap.gp.kernels import kernel_named
-from offmap.gp.posterior import Scaling, condition
+from offmap.gp.posterior import condition
 from offmap.mlp import MLPConfig, fit_mlp
 from offmap.model import Model, Predictor
 from offmap.pseudometric import Pseudometric, Reduction, retained_inputs

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from offmap.data import Samples
-from offmap.gp import GPConfig, IndependentGPs, fit_gps, fold_in
+from offmap.gp import AbstractGPs, GPConfig, IndependentGPs, compact, complete, fit_gps, fold_in
 from offmap.mlp import MLPConfig, fit_mlp
 from offmap.pseudometric import Reduction
 from offmap.regressor import AbstractRegressor
@@ -41,6 +41,11 @@ class Dynamics(eqx.Module):
         return basis**2 @ variance
 
 
+def compact_dynamics(dynamics: Dynamics) -> Dynamics:
+    """The same predictions at less cost, where that is exact; without variances."""
+    return Dynamics(dynamics.reduction, compact(dynamics.regressor), dynamics.frame)
+
+
 def fit_dynamics(
     samples: Samples,
     reduction: Reduction,
@@ -66,11 +71,11 @@ def complete_dynamics(
     gps = dynamics.regressor
     if gps.points() == len(samples):
         return dynamics
-    if isinstance(gps, IndependentGPs) and isinstance(config, GPConfig):
+    if isinstance(gps, AbstractGPs) and isinstance(config, GPConfig):
         in_base = _in_base(samples, primary, config)
         z, y = reduced_inputs(samples, dynamics.reduction), targets(samples, dynamics.frame)
-        if not gps.begins_with(z[in_base]):
-            gps = gps.conditioned(z[in_base], y[in_base])
+        if not (isinstance(gps, IndependentGPs) and gps.begins_with(z[in_base])):
+            gps = complete(gps, z[in_base], y[in_base], config=config)
         dynamics = Dynamics(dynamics.reduction, gps, dynamics.frame)
     return update_dynamics(dynamics, samples, primary, config=config)
 
@@ -88,8 +93,8 @@ def update_dynamics(
         again = fit_mlp(z, y, samples.source, key=jax.random.key(0), config=config)
         return Dynamics(dynamics.reduction, again, dynamics.frame)
     gps = dynamics.regressor
-    assert isinstance(gps, IndependentGPs)
-    base = np.flatnonzero(_in_base(samples, primary, config))[: gps.base[0].shape[0]]
+    assert isinstance(gps, AbstractGPs)
+    base = np.flatnonzero(_in_base(samples, primary, config))[: gps.base_points()]
     further = np.setdiff1d(np.arange(len(samples)), base)
     gps = fold_in(
         gps.without_extension(),

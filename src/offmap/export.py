@@ -8,7 +8,7 @@ import numpy as np
 
 from offmap.constraint import DictionaryConstraint, LearnedConstraint
 from offmap.dynamics import Dynamics
-from offmap.gp import AbstractKernel, IndependentGPs
+from offmap.gp import AbstractGPs, AbstractKernel
 from offmap.gp.kernels import RBF, ControlAffine, Cosine, Linear, Product, Sum
 from offmap.pseudometric import Reduction
 from offmap.regressor import AbstractRegressor
@@ -59,8 +59,8 @@ def _casadi() -> Any:
     return casadi
 
 
-def _exportable(regressor: AbstractRegressor, what: str) -> IndependentGPs:
-    if not isinstance(regressor, IndependentGPs):
+def _exportable(regressor: AbstractRegressor, what: str) -> AbstractGPs:
+    if not isinstance(regressor, AbstractGPs):
         raise ValueError(
             f"{what} must be Gaussian processes to be exported to CasADi; got "
             f"{type(regressor).__name__}. Fit with a GPConfig."
@@ -85,8 +85,8 @@ def _reduced(casadi: Any, reduction: Reduction, z: Any) -> Any:
     return _dm(casadi, reduction.matrix) @ z
 
 
-def _mean(casadi: Any, gps: IndependentGPs, x: Any) -> Any:
-    """`IndependentGPs.__call__`."""
+def _mean(casadi: Any, gps: AbstractGPs, x: Any) -> Any:
+    """`AbstractGPs.__call__`."""
     scaling, points = gps.scaling, np.asarray(gps.x)
     z = (x - _dm(casadi, scaling.x_mean)) / _dm(casadi, scaling.x_scale)
     outputs = []

@@ -34,6 +34,7 @@ from offmap.pseudometric import Reduction
 from offmap.sparsity import Sparsity, find_sparsity
 from offmap.summary import Choices
 from offmap.tangent import TangentFrame, tangent_frame
+from offmap.threads import one_blas_thread
 from offmap.types import Gamma, Progress, silent
 
 _LEVEL = 1.02  # held-out errors within this ratio count as equal
@@ -41,6 +42,7 @@ _SOFT_POINTS = 3000  # beyond, a variance for every prediction costs too much
 _FLOOR = 1e-4  # and so do all errors below this share of the spread of x'
 
 
+@one_blas_thread
 def fit(
     dataset: Dataset,
     preset: Preset = "default",
@@ -107,6 +109,7 @@ def fit(
     return model.with_constraint(None) if config.project == "none" else _discover(model)
 
 
+@one_blas_thread
 def constrain(model: Model, gamma: Gamma | None) -> Model:
     """The model made to obey Γ in the way its settings say; None takes any constraint away.
 

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from offmap.gp.posterior import Scaling
+from offmap.gp.expansion import Scaling
 from offmap.regressor import AbstractRegressor
 
 _LEAST_NOISE = 1e-3  # standard deviation in units of an output's spread

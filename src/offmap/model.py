@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from offmap.config import Config
 from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_equations
 from offmap.data import Dataset, Trajectory, complete_history
-from offmap.dynamics import Dynamics, complete_dynamics, update_dynamics
+from offmap.dynamics import Dynamics, compact_dynamics, complete_dynamics, update_dynamics
 from offmap.export import to_casadi
 from offmap.projection import project as project_onto
 from offmap.projection import soft_project, tangent_projector
@@ -23,6 +23,7 @@ from offmap.pseudometric import Pseudometric
 from offmap.rollout import rollout
 from offmap.storage import read, register, write
 from offmap.summary import Choices, Retained, summarise
+from offmap.threads import one_blas_thread
 from offmap.trust import Trust, fit_trust
 from offmap.types import Gamma
 
@@ -90,7 +91,16 @@ class Model:
 
     def __call__(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
         """X' at one state and control; works under jax.jit, vmap and grad."""
-        return self.predictor(x, u)
+        return self.means(x, u)
+
+    @cached_property
+    def means(self) -> Predictor:
+        """The predictor at its least cost, for loops: exact, but without standard deviations."""
+        own = self.predictor
+        if own.softness is not None:  # a soft projection needs the variance for its mean
+            return own
+        with jax.ensure_compile_time_eval():  # also where it is first asked for under jit
+            return Predictor(compact_dynamics(own.dynamics), own.gamma)
 
     @overload
     def predict(self, x: Any, u: Any, return_std: Literal[False] = False) -> np.ndarray: ...
@@ -109,7 +119,8 @@ class Model:
         shape = _broadcast(x.shape[:-1], u.shape[:-1], "x and u")
         flat_x = np.broadcast_to(x, (*shape, x.shape[-1])).reshape(-1, x.shape[-1])
         flat_u = np.broadcast_to(u, (*shape, u.shape[-1])).reshape(-1, u.shape[-1])
-        results = _predict(self.predictor, flat_x, flat_u, return_std)
+        predictor = self.predictor if return_std else self.means
+        results = _predict(predictor, flat_x, flat_u, return_std)
         mean, std = (np.asarray(result).reshape(*shape, self.dataset.n) for result in results)
         return (mean, std) if return_std else mean
 
@@ -135,7 +146,7 @@ class Model:
         steps = controls.shape[-2:]
         count = int(np.prod(shape))
         flat_u = np.broadcast_to(controls, (*shape, *steps)).reshape(count, *steps)
-        states = _rollout(self.predictor, flat_x, flat_u, dt, self.config.integrator)
+        states = _rollout(self.means, flat_x, flat_u, dt, self.config.integrator)
         return np.asarray(states).reshape(*shape, steps[0] + 1, self.dataset.n)
 
     def trust(self, x: Any, u: Any) -> Float[Array, "..."]:
@@ -198,6 +209,7 @@ class Model:
             equations = readable_equations(x, values, names, retained)
         return Constraints(values.shape[1], evaluate, spectrum, equations)
 
+    @one_blas_thread
     def update(self, trajectory: Trajectory) -> "Model":
         """Fold in a further trajectory at fixed hyperparameters, without refitting from scratch.
 
@@ -271,7 +283,7 @@ class Model:
                 "drawn towards its constraint. Use with_constraint(gamma) to hold it to Γ."
             )
         n, m = self.dataset.n, self.dataset.m
-        return to_casadi(own.dynamics, own.gamma, n, m, name=name, given=gamma)
+        return to_casadi(self.means.dynamics, own.gamma, n, m, name=name, given=gamma)
 
     def summary(self) -> str:
         """What was discovered, in a few lines."""

@@ -36,9 +36,10 @@ from offmap.constraint.learned import Row
 from offmap.data import Dataset, Trajectory
 from offmap.dynamics import Dynamics
 from offmap.features import Features
-from offmap.gp import GPConfig, IndependentGPs
+from offmap.gp import GPConfig, IndependentGPs, InducedGPs
+from offmap.gp.expansion import Scaling
+from offmap.gp.induced import Knowledge
 from offmap.gp.kernels import RBF, ControlAffine, Cosine, Linear, Product, Sum
-from offmap.gp.posterior import Scaling
 from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.pseudometric import Pseudometric, PseudometricConfig, Reduction
 from offmap.summary import Choices
@@ -62,6 +63,7 @@ def register(*classes: type) -> None:
 
 register(Config, ConstraintConfig, GPConfig, PseudometricConfig, Choices, Dataset, Trajectory)
 register(RBF, Linear, Cosine, ControlAffine, Sum, Product, Scaling, IndependentGPs)
+register(InducedGPs, Knowledge)
 register(MLPConfig, MLPEnsemble)
 register(Features, Reduction, Pseudometric, Dynamics, TangentFrame)
 register(ConstraintFit, NormalSpace, Equation, Row, LearnedConstraint)

@@ -10,7 +10,8 @@ from offmap.data import Dataset, Trajectory
 from offmap.dynamics import Dynamics, reduced_inputs, targets
 from offmap.features import Features
 from offmap.gp import kernel_named
-from offmap.gp.posterior import Scaling, condition
+from offmap.gp.expansion import Scaling
+from offmap.gp.posterior import condition
 from offmap.model import Predictor
 from offmap.pseudometric import Reduction
 from offmap.rollout import rollout

@@ -11,8 +11,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from offmap.gp import RBF, Linear, Sum
+from offmap.gp.expansion import Scaling
 from offmap.gp.likelihood import JITTER
-from offmap.gp.posterior import Scaling, condition, extend, most_likely_noise
+from offmap.gp.posterior import condition, extend, most_likely_noise
 
 N, E, d, p = 40, 16, 2, 2
 

@@ -19,7 +19,8 @@ from offmap.data import Dataset, Trajectory
 from offmap.dynamics import Dynamics, reduced_inputs, targets
 from offmap.features import Features
 from offmap.gp import kernel_named
-from offmap.gp.posterior import Scaling, condition
+from offmap.gp.expansion import Scaling
+from offmap.gp.posterior import condition
 from offmap.model import Model, Predictor
 from offmap.pseudometric import Pseudometric, Reduction
 from offmap.report import write

@@ -12,8 +12,9 @@ from offmap.constraint import LearnedConstraint
 from offmap.constraint.learned import Row
 from offmap.dynamics import Dynamics
 from offmap.gp import kernel_named
+from offmap.gp.expansion import Scaling
 from offmap.gp.kernels import Product
-from offmap.gp.posterior import Scaling, condition
+from offmap.gp.posterior import condition
 from offmap.model import Predictor
 from offmap.pseudometric import Reduction
 from offmap.report.export import NotExportable, export_variants

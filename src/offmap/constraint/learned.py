@@ -27,7 +27,7 @@ from offmap.constraint.normal_space import (
     spread_actions,
 )
 from offmap.data import Samples
-from offmap.gp import GPConfig, IndependentGPs, KernelName, choose_kernel, fit_gps
+from offmap.gp import AbstractGPs, GPConfig, KernelName, choose_kernel, fit_gps
 from offmap.pseudometric import (
     Pseudometric,
     PseudometricConfig,
@@ -89,7 +89,7 @@ class Row(eqx.Module):
     """One row of Γ̂(x): n + 1 GPs over the inputs this row retains."""
 
     reduction: Reduction
-    gps: IndependentGPs
+    gps: AbstractGPs
     kernel: KernelName = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, " n"]) -> Float[Array, " q"]:

@@ -89,7 +89,7 @@ class ModelEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         reward = float(self._reward(self._state, u))
         model = self._model
         following, trust = _advance(
-            model.predictor,
+            model.means,
             model.trust_score,
             self._state,
             u,

@@ -106,7 +106,7 @@ class MPPI:
                     f"{leaf.shape}. Repeat a target that stays."
                 )
         model = self.f if isinstance(self.f, Model) else None
-        f = self.f if model is None else model.predictor
+        f = self.f if model is None else model.means
         trust = model.trust_score if model is not None and self.trust_weight else None
         control, plan = self._compiled(f, trust, jnp.asarray(x, float), plan, target)
         return np.asarray(control), plan

@@ -12,11 +12,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from scipy.optimize import minimize
 
+from offmap.gp.expansion import AbstractGPs, Scaling
+from offmap.gp.induced import induce
 from offmap.gp.kernels import AbstractKernel, KernelName, bounds, starts
 from offmap.gp.likelihood import log_marginal_likelihood
-from offmap.gp.posterior import IndependentGPs, Scaling, condition, extend
+from offmap.gp.posterior import condition
 
 _NOISE = (1e-4, 1.0)  # variance of standardised outputs: start and upper bound of the search
+_FEW, _MANY = 192, 512  # centres: where they may say it all, and where they have to do
 _HOPELESS = 1e12  # stands in for the likelihood where the covariance does not factor
 
 
@@ -33,6 +36,8 @@ class GPConfig:
     noise_floor: float = 1e-10
     """Least noise variance of a standardised output. Below 1e-8 the likelihood of noise-free data
     is itself round-off, which kernels with straight parts bear and a plain RBF does not."""
+    exact_points: int = 12_000
+    """Beyond, points are conditioned on by way of a few hundred centres instead of exactly."""
     centre: bool = True
     """Subtract the mean of the outputs; off for functions whose zero means something."""
 
@@ -45,7 +50,7 @@ def fit_gps(
     key: PRNGKeyArray,
     config: GPConfig,
     controls: tuple[int, ...] = (),
-) -> IndependentGPs:
+) -> AbstractGPs:
     """Fit one GP to each column of y and condition it on all data.
 
     The source with the most points sets scaling, hyperparameters and its own noise level. The
@@ -62,22 +67,22 @@ def fit_gps(
 
 
 def fold_in(
-    gps: IndependentGPs,
+    gps: AbstractGPs,
     x: Float[np.ndarray, "E d"],
     y: Float[np.ndarray, "E p"],
     source: Int[np.ndarray, " E"],
     *,
     config: GPConfig,
     known: int | None = None,
-) -> IndependentGPs:
+) -> AbstractGPs:
     """Condition on further data at fixed hyperparameters; each source gets its own noise level.
 
     The level of the base points is used for the source `known`, if that is theirs, and for all
     sources where one level is shared.
     """
     for code in np.unique(source):
-        noise = gps.noise[:, 0] if config.noise == "shared" or code == known else None
-        gps = extend(gps, x[source == code], y[source == code], noise)
+        noise = gps.base_noise() if config.noise == "shared" or code == known else None
+        gps = gps.extended(x[source == code], y[source == code], noise)
     if not np.all(np.isfinite(np.asarray(gps.alpha))):
         raise ValueError(
             "A GP's covariance must be positive definite; it did not factor even with the largest "
@@ -94,7 +99,7 @@ def _fit_primary(
     key: PRNGKeyArray,
     config: GPConfig,
     controls: tuple[int, ...],
-) -> IndependentGPs:
+) -> AbstractGPs:
     scaling = Scaling.of(x, y, centre=config.centre)
     chosen = np.asarray(jax.random.permutation(key, len(x)))[: config.hyper_points]
     z = jnp.asarray(scaling.standardised_x(x[chosen]))
@@ -106,7 +111,30 @@ def _fit_primary(
         iterations=config.iterations,
         noise_floor=config.noise_floor,
     )
-    return condition(kernel, noise, scaling, x, y)
+    if len(x) <= config.exact_points:
+        return condition(kernel, noise, scaling, x, y)
+    return complete(condition(kernel, noise, scaling, x[chosen], y[chosen]), x, y, config=config)
+
+
+def complete(
+    gps: AbstractGPs,
+    x: Float[np.ndarray, "N d"],
+    y: Float[np.ndarray, "N p"],
+    *,
+    config: GPConfig,
+) -> AbstractGPs:
+    """The posterior given all samples of the primary source, at fixed hyperparameters.
+
+    By way of few centres where those explain the samples to below their noise, which costs next to
+    nothing; exactly, where they do not; and by way of more centres where there are too many samples
+    for that.
+    """
+    few, explained = induce(gps, x, y, most=min(_FEW, len(x) // 4))
+    if explained:
+        return few
+    if len(x) <= config.exact_points:
+        return condition(gps.kernel, gps.base_noise(), gps.scaling, x, y)
+    return induce(gps, x, y, most=_MANY)[0]
 
 
 def maximise_likelihood(

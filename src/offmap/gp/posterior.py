@@ -16,50 +16,13 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+from offmap.gp.expansion import AbstractGPs, Scaling
 from offmap.gp.kernels import AbstractKernel
 from offmap.gp.likelihood import JITTER
-from offmap.regressor import AbstractRegressor
 
 
-class Scaling(eqx.Module):
-    """Mean and spread by which inputs and outputs are standardised."""
-
-    x_mean: Float[Array, " d"]
-    x_scale: Float[Array, " d"]
-    y_mean: Float[Array, " p"]
-    y_scale: Float[Array, " p"]
-
-    @staticmethod
-    def of(
-        x: Float[np.ndarray, "N d"], y: Float[np.ndarray, "N p"], *, centre: bool = True
-    ) -> "Scaling":
-        """Scaling under which these data have mean 0 and spread 1; outputs may keep their zero."""
-        if centre:
-            mean, scale = y.mean(axis=0), _spread(y)
-        else:
-            size = np.sqrt(np.mean(y**2, axis=0))
-            mean, scale = np.zeros(y.shape[1]), np.where(size > 0, size, 1.0)
-        return Scaling(
-            jnp.asarray(x.mean(axis=0)),
-            jnp.asarray(_spread(x)),
-            jnp.asarray(mean),
-            jnp.asarray(scale),
-        )
-
-    def standardised_x(self, x: Float[np.ndarray | Array, "N d"]) -> Float[np.ndarray, "N d"]:
-        """Inputs as the GPs see them."""
-        return (np.asarray(x) - np.asarray(self.x_mean)) / np.asarray(self.x_scale)
-
-    def standardised_y(self, y: Float[np.ndarray | Array, "N p"]) -> Float[np.ndarray, "N p"]:
-        """Outputs as the GPs see them."""
-        return (np.asarray(y) - np.asarray(self.y_mean)) / np.asarray(self.y_scale)
-
-
-class IndependentGPs(AbstractRegressor):
-    """p GPs over the same inputs, conditioned on data; calling it gives the posterior mean.
-
-    Leaves of `kernel` carry a leading axis p; all data are held standardised.
-    """
+class IndependentGPs(AbstractGPs):
+    """p GPs over the same inputs, conditioned on data; calling it gives the posterior mean."""
 
     kernel: AbstractKernel
     scaling: Scaling
@@ -75,28 +38,26 @@ class IndependentGPs(AbstractRegressor):
     cross: Float[Array, "p B E"]
     extension: Float[Array, "p E E"]
 
-    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " p"]:
-        """Posterior mean at one point."""
-        covariance = self._covariance(x)
-        return jnp.sum(covariance * self.alpha, axis=1) * self.scaling.y_scale + self.scaling.y_mean
-
     def variance(self, x: Float[Array, " d"]) -> Float[Array, " p"]:
         """Posterior variance of the noise-free function at one point."""
         self._check_factor()
-        covariance = self._covariance(x)
+        covariance = self.covariance(x)
         reduced = jnp.stack(
             [
                 _solve_lower(*blocks)
                 for blocks in zip(self.base, self.cross, self.extension, covariance, strict=True)
             ]
         )
-        z = (x - self.scaling.x_mean) / self.scaling.x_scale
-        prior = eqx.filter_vmap(lambda kernel: kernel.variance(z[None])[0])(self.kernel)
-        return jnp.maximum(prior - jnp.sum(reduced**2, axis=1), 0.0) * self.scaling.y_scale**2
+        left = self.prior_variance(x) - jnp.sum(reduced**2, axis=1)
+        return jnp.maximum(left, 0.0) * self.scaling.y_scale**2
 
-    def noise_level(self) -> Float[np.ndarray, " p"]:
-        """Standard deviation of the base points' noise, in units of each output's spread."""
-        return np.sqrt(np.asarray(self.noise[:, 0]))
+    def base_noise(self) -> Float[Array, " p"]:
+        """Noise variance of the base points, in standardised units."""
+        return self.noise[:, 0]
+
+    def base_points(self) -> int:
+        """Number of base points."""
+        return self.base[0].shape[0]
 
     def points(self) -> int:
         """Number of samples it is conditioned on."""
@@ -117,7 +78,7 @@ class IndependentGPs(AbstractRegressor):
         self, x: Float[np.ndarray, "M d"], y: Float[np.ndarray, "M p"]
     ) -> "IndependentGPs":
         """The posterior given other base points, at the same hyperparameters."""
-        return condition(self.kernel, self.noise[:, 0], self.scaling, x, y)
+        return condition(self.kernel, self.base_noise(), self.scaling, x, y)
 
     def mean_only(self) -> "IndependentGPs":
         """The same mean without the factor, which variances and further data need."""
@@ -148,16 +109,21 @@ class IndependentGPs(AbstractRegressor):
             self.extension[:, :0, :0],
         )
 
+    def extended(
+        self,
+        x: Float[np.ndarray, "E d"],
+        y: Float[np.ndarray, "E p"],
+        noise: Float[np.ndarray | Array, " p"] | None,
+    ) -> "IndependentGPs":
+        """The posterior given further points; see `extend`."""
+        return extend(self, x, y, noise)
+
     def _check_factor(self) -> None:
         if self.base[0].shape[0] == 0:
             raise ValueError(
                 "Standard deviations and further data need the factorised covariance; this model "
                 "was reduced to its mean. Use the model as it was before `mean_only()`."
             )
-
-    def _covariance(self, x: Float[Array, " d"]) -> Float[Array, "p N"]:
-        z = (x - self.scaling.x_mean) / self.scaling.x_scale
-        return eqx.filter_vmap(lambda kernel: kernel(z[None], self.x)[0])(self.kernel)
 
 
 def condition(
@@ -201,7 +167,7 @@ def extend(
     gps: IndependentGPs,
     x: Float[np.ndarray | Array, "E d"],
     y: Float[np.ndarray | Array, "E p"],
-    noise: Float[Array, " p"] | None,
+    noise: Float[np.ndarray | Array, " p"] | None,
 ) -> IndependentGPs:
     """Fold further points in; with `noise=None` their noise level is learned for each output.
 
@@ -263,7 +229,7 @@ def _output(kernel: AbstractKernel, j: int) -> AbstractKernel:
     return jax.tree.map(lambda leaf: _entry(leaf, j), kernel)
 
 
-def _entry(values: Array, j: int) -> np.ndarray:
+def _entry(values: np.ndarray | Array, j: int) -> np.ndarray:
     """One entry of the leading axis, as an array: outside jit NumPy compiles nothing."""
     return np.asarray(np.asarray(values)[j])
 
@@ -337,10 +303,3 @@ def _stack_lower(above, left_transposed, corner):
     """[[above, 0], [left, corner]]."""
     upper = jnp.concatenate([above, jnp.zeros((above.shape[0], corner.shape[0]))], axis=1)
     return jnp.concatenate([upper, jnp.concatenate([left_transposed.T, corner], axis=1)])
-
-
-def _spread(values: np.ndarray) -> np.ndarray:
-    """Standard deviation, or 1 for a column that varies at round-off level only."""
-    spread = values.std(axis=0)
-    flat = spread <= 1e-12 * np.maximum(np.abs(values).max(axis=0), 1e-300)
-    return np.where(flat, 1.0, spread)

@@ -7,7 +7,7 @@ import numpy as np
 
 from offmap.constraint import DictionaryConstraint, LearnedConstraint
 from offmap.dynamics import Dynamics
-from offmap.gp import AbstractKernel, IndependentGPs
+from offmap.gp import AbstractGPs, AbstractKernel
 from offmap.model import Predictor
 from offmap.pseudometric import Reduction
 from offmap.regressor import AbstractRegressor
@@ -77,7 +77,7 @@ def _reduction(reduction: Reduction) -> dict[str, Any]:
 
 
 def _gps(gps: AbstractRegressor) -> dict[str, Any]:
-    if not isinstance(gps, IndependentGPs):
+    if not isinstance(gps, AbstractGPs):
         raise NotExportable(
             "A page can evaluate Gaussian processes; this model is a neural ensemble. Its "
             "predictions are drawn, but cannot be steered."

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 
 from offmap.dynamics import Dynamics, reduced_inputs, targets
-from offmap.gp import GPConfig, IndependentGPs, fold_in
+from offmap.gp import AbstractGPs, GPConfig, fold_in
 from offmap.heldout import conditioned_on
 from offmap.model import Model, Predictor
 from offmap.types import Gamma
@@ -77,11 +77,7 @@ def _condition(
     samples, config = model.dataset.samples(), model.config.dynamics
     dynamics = conditioned_on(predictor, samples.take(own)).dynamics
     based = dynamics.regressor
-    if (
-        not len(further)
-        or not isinstance(based, IndependentGPs)
-        or not isinstance(config, GPConfig)
-    ):
+    if not len(further) or not isinstance(based, AbstractGPs) or not isinstance(config, GPConfig):
         return dynamics
     others = samples.take(further)
     gps = fold_in(
