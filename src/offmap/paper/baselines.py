@@ -16,8 +16,9 @@ from jaxtyping import Float
 
 from offmap.data import Dataset, Samples, Trajectory
 from offmap.gp import RBF
+from offmap.gp.expansion import Scaling
 from offmap.gp.fit import maximise_likelihood
-from offmap.gp.posterior import Scaling, condition
+from offmap.gp.posterior import condition
 
 Field = Callable[[Float[np.ndarray, "B n"], Float[np.ndarray, "B m"]], Float[np.ndarray, "B n"]]
 """x' for a batch of states and controls."""
