@@ -25,6 +25,7 @@ ROOMS = (
     "pseudometric",
     "regressor",
     "gp",
+    "angles",
     "mlp",
     "sparsity",
     "projection",

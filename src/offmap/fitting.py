@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from offmap.angles import find_angles
 from offmap.config import Config, Preset
 from offmap.constraint import (
     DictionaryConstraint,
@@ -87,11 +88,12 @@ def fit(
         _check_gamma(known, dataset)
     primary = int(np.argmax(np.bincount(dataset.samples().source)))
     keys = stage_keys(seed)
+    dataset, angles = _with_angles(dataset, primary, keys.dynamics, config)
 
     progress("pseudometric: which inputs matter")
     sparsity = _sparsify(dataset, dataset.samples().xdot, primary, keys.pseudometric, config)
     progress("dynamics: fitting x' = f(x, u)")
-    world, kernels = _fit(dataset, sparsity.reduction, None, primary, keys.dynamics, config)
+    world, kernel, kernels = _fit(dataset, sparsity.reduction, None, primary, keys.dynamics, config)
     model = Model(
         Predictor(world, None),
         world,
@@ -100,7 +102,7 @@ def fit(
         dataset.sources[primary],
         sparsity.metric,
         None,
-        Choices(kernels, {}, disagreement=sparsity.disagreement),
+        Choices(kernels, {}, disagreement=sparsity.disagreement, kernel=kernel, angles=angles),
         seed,
     )
     progress("constraint: which motions are impossible")
@@ -121,7 +123,7 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
         return model.with_constraint(gamma, model.constraint_fit)
     samples = model.dataset.samples()
     primary = model.dataset.sources.index(model.primary)
-    tangent = _fit_tangent(model, gamma, primary)
+    tangent, kernel = _fit_tangent(model, gamma, primary)
     candidates = {
         "none": Predictor(model.world, None),
         "soft": Predictor(model.world, gamma, _softness(gamma, samples, primary)),
@@ -144,7 +146,8 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
         chosen = candidates[best]
         return model.with_constraint(chosen.gamma, model.constraint_fit, chosen.softness)
     complete = complete_dynamics(tangent, samples, primary, config=model.config.dynamics)
-    return replace(model, predictor=Predictor(complete, gamma))
+    choices = replace(choices, tangent_kernel=kernel)
+    return replace(model, predictor=Predictor(complete, gamma), choices=choices)
 
 
 def _rolled_out(
@@ -190,6 +193,20 @@ def _softness(gamma: Gamma, samples: Samples, primary: int) -> Array:
     return jnp.sqrt(jnp.mean(residual**2, axis=0))
 
 
+def _with_angles(
+    dataset: Dataset, primary: int, key: Array, config: Config
+) -> tuple[Dataset, tuple[str, ...]]:
+    """The data with their angles declared, where nobody did; and those that were found."""
+    if not config.embed_angles or dataset.angles:
+        return dataset, ()
+    samples = _thinned(dataset.samples(), primary, key, config.discovery_points)
+    own = samples.take(np.flatnonzero(samples.source == primary))
+    groups = own.trajectory if _by_trajectory(config) else None
+    found = find_angles(own.x, own.u, own.xdot, groups=groups)
+    names = tuple(dataset.state_names[i] for i in found)
+    return (replace(dataset, angles=names), names) if names else (dataset, ())
+
+
 def _sparsify(
     dataset: Dataset, outputs: np.ndarray, primary: int, key: Array, config: Config
 ) -> Sparsity:
@@ -221,11 +238,15 @@ def _fit(
     primary: int,
     key: Array,
     config: Config,
-) -> tuple[Dynamics, dict[str, float]]:
-    """Dynamics in the coordinates of the data or of a frame, from as many samples as it takes."""
+) -> tuple[Dynamics, str, dict[str, float]]:
+    """Dynamics in the coordinates of the data or of a frame, from as many samples as it takes.
+
+    Also the kernel, and the scores of all that were tried.
+    """
     settings, scores = _choose(dataset, reduction, frame, primary, key, config)
     samples = _thinned(dataset.samples(), primary, key, config.discovery_points)
-    return fit_dynamics(samples, reduction, key=key, config=settings, frame=frame), scores
+    kernel = settings.kernel if isinstance(settings, GPConfig) else ""
+    return fit_dynamics(samples, reduction, key=key, config=settings, frame=frame), kernel, scores
 
 
 def _thinned(samples: Samples, primary: int, key: Array, most: int | None) -> Samples:
@@ -238,15 +259,15 @@ def _thinned(samples: Samples, primary: int, key: Array, most: int | None) -> Sa
     return samples.take(np.sort(np.concatenate([chosen, others])))
 
 
-def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> Dynamics:
-    """Dynamics in the tangent frame of Γ, on the inputs that matter there."""
+def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> tuple[Dynamics, str]:
+    """Dynamics in the tangent frame of Γ, on the inputs that matter there; and their kernel."""
     dataset, config, key = model.dataset, model.config, stage_keys(model.seed).tangent
     samples = dataset.samples()
     own = samples.x[samples.source == primary]
     frame = tangent_frame(gamma, own, _periodic(dataset, gamma))
     reduction = _sparsify(dataset, targets(samples, frame), primary, key, config).reduction
-    dynamics, _ = _fit(dataset, reduction, frame, primary, key, config)
-    return dynamics
+    dynamics, kernel, _ = _fit(dataset, reduction, frame, primary, key, config)
+    return dynamics, kernel
 
 
 def _choose(
