@@ -53,7 +53,7 @@ class Reproduce:
     """Noise levels, as shares of each component's spread (beyond only); 0 0.001 0.01 0.05 if left
     out."""
     undeclared: bool = False
-    """Do not tell which states are angles (beyond only)."""
+    """Do not tell which states are angles (unicycle, quadrotor and beyond)."""
     fresh: bool = False
     """Run again what --out already has (beyond only)."""
 
@@ -71,10 +71,15 @@ class Reproduce:
         if self.system == "beyond":
             _run_beyond(self)
             return
-        if self.systems or self.noise or self.undeclared or self.fresh:
+        if self.systems or self.noise or self.fresh:
             raise ValueError(
-                f"--systems, --noise, --undeclared and --fresh are for beyond; got them with "
-                f"{self.system}. Leave them out."
+                f"--systems, --noise and --fresh are for beyond; got them with {self.system}. "
+                f"Leave them out."
+            )
+        if self.undeclared and self.system not in ("unicycle", "quadrotor"):
+            raise ValueError(
+                f"--undeclared is for unicycle, quadrotor and beyond; got it with {self.system}. "
+                f"Leave it out."
             )
         names = ("unicycle", "ddr", "quadrotor") if self.system == "all" else (self.system,)
         for name in names:
@@ -94,7 +99,7 @@ class Reproduce:
             _run_ddr(self)
         else:
             trials = 10 if self.trials is None else self.trials
-            _run_simulated(name, self.method, trials, self.seed, self.out)
+            _run_simulated(name, self.method, trials, self.seed, self.out, not self.undeclared)
 
 
 @dataclass(frozen=True)
@@ -126,12 +131,21 @@ class Demo:
             console.print(f"\nA page about it, to open in a browser: {page}", highlight=False)
 
 
-def _run_simulated(name: str, preset: Preset, trials: int, seed: int, out: Path) -> "Result":
+def _run_simulated(
+    name: str, preset: Preset, trials: int, seed: int, out: Path, declare_angles: bool = True
+) -> "Result":
     from offmap.paper import EXPERIMENTS, reproduce, stage_count
 
     experiment = EXPERIMENTS[name]
     with progress(stage_count(trials, experiment)) as report:
-        result = reproduce(experiment, preset, trials=trials, seed=seed, progress=report)
+        result = reproduce(
+            experiment,
+            preset,
+            trials=trials,
+            seed=seed,
+            declare_angles=declare_angles,
+            progress=report,
+        )
     _show(result, out)
     return result
 

@@ -144,7 +144,7 @@ def reproduce(
     }
     return Result(
         experiment,
-        preset,
+        preset if declare_angles else f"{preset}-undeclared",
         seed,
         trials,
         time.perf_counter() - began,
