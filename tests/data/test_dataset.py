@@ -241,3 +241,17 @@ def test_check_inputs_warns_above_a_tenth_of_duplicate_rows(recwarn, repeats, wa
         message = str(recwarn[0].message)
         assert_three_parts(message, "should differ", "3 of 20 rows", "thin out")
         assert "first at sample 10" in message
+
+
+def test_appending_gives_the_samples_of_a_new_dataset():
+    rng = np.random.default_rng(0)
+    logs = [
+        Trajectory(rng.normal(size=(6, 2)), rng.normal(size=(6, 1)), dt=0.1, source=source)
+        for source in ("offline", "online", "offline")
+    ]
+    known = Dataset(logs[:2], angles=[1])
+    known.samples()  # so that appending starts from what is known
+    grown, fresh = known.append(logs[2]).samples(), Dataset(logs, angles=[1]).samples()
+    for name in ("x", "u", "xdot", "source", "trajectory"):
+        np.testing.assert_array_equal(getattr(grown, name), getattr(fresh, name))
+        assert getattr(grown, name).dtype == getattr(fresh, name).dtype

@@ -125,7 +125,7 @@ class Dataset:
         """State columns that are angles."""
         return tuple(self.state_names.index(name) for name in self.angles)
 
-    @property
+    @cached_property
     def sources(self) -> tuple[str, ...]:
         """Distinct sources, in order of first appearance."""
         return tuple(dict.fromkeys(trajectory.source for trajectory in self.trajectories))
@@ -148,10 +148,11 @@ class Dataset:
 
     @cached_property
     def _samples(self) -> Samples:
-        parts = [trajectory.samples(self.angle_indices) for trajectory in self.trajectories]
+        angles, code = self.angle_indices, {name: i for i, name in enumerate(self.sources)}
+        parts = [trajectory.samples(angles) for trajectory in self.trajectories]
         x, u, xdot = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         index = np.repeat(range(len(self)), [len(part[0]) for part in parts])
-        codes = np.array([self.sources.index(trajectory.source) for trajectory in self])
+        codes = np.array([code[trajectory.source] for trajectory in self])
         return Samples(x, u, xdot, source=codes[index], trajectory=index)
 
     def select(self, source: str) -> "Dataset":
@@ -170,7 +171,20 @@ class Dataset:
         """
         if self.history and trajectory.m * (self.history + 1) == self.m:
             trajectory = with_past_commands(trajectory, self.history)
-        return replace(self, trajectories=(*self.trajectories, trajectory))
+        longer = replace(self, trajectories=(*self.trajectories, trajectory))
+        if "_samples" in self.__dict__:  # only what is new needs to be computed
+            object.__setattr__(longer, "_samples", self._samples_with(trajectory, longer.sources))
+        return longer
+
+    def _samples_with(self, trajectory: Trajectory, sources: tuple[str, ...]) -> Samples:
+        before, (x, u, xdot) = self.samples(), trajectory.samples(self.angle_indices)
+        return Samples(
+            np.concatenate([before.x, x]),
+            np.concatenate([before.u, u]),
+            np.concatenate([before.xdot, xdot]),
+            source=np.append(before.source, np.full(len(x), sources.index(trajectory.source))),
+            trajectory=np.append(before.trajectory, np.full(len(x), len(self))),
+        )
 
     def with_history(self, k: int) -> "Dataset":
         """Return the dataset with the k commands before each as further control columns.
