@@ -43,6 +43,7 @@ ROOMS = (
     "paper",
     "report",
     "control",
+    "bench",
     "cli",
 )
 
