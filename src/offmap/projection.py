@@ -60,17 +60,16 @@ def unit_residual(xdot: Float[Array, " n"], gamma: Float[Array, "c q"]) -> Float
 def tangential(vectors: Float[Array, "n k"], gamma: Float[Array, "c q"]) -> Float[Array, "n k"]:
     """What remains of each column in the space {v : G v = 0}."""
     G, _ = _unit(gamma)
-    return vectors - _correction(G, G @ vectors)
+    c = G.shape[0]
+    if c > _UNROLLED:
+        return vectors - G.T @ (_pseudo_inverse(G) @ (G @ vectors))
+    rows = [G[0]] if c == 1 else _row_space(G)[0]
+    return vectors - _dot([q[:, None] for q in rows], [(q @ vectors)[None] for q in rows])
 
 
 def tangent_projector(gamma: Float[Array, "c q"]) -> Float[Array, "n n"]:
     """I − Gᵀ (G Gᵀ)⁺ G, the linear part of the projection."""
-    G, _ = _unit(gamma)
-    c, n = G.shape
-    if c > _UNROLLED:
-        return jnp.eye(n) - G.T @ (_pseudo_inverse(G) @ G)
-    Q = [G[0]] if c == 1 else _row_space(G)[0]
-    return jnp.eye(n) - _dot([q[:, None] for q in Q], [q[None, :] for q in Q])
+    return tangential(jnp.eye(gamma.shape[1] - 1), gamma)
 
 
 def _pseudo_inverse(G):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -74,7 +75,10 @@ def in_new_process(
     command = [sys.executable, "-m", "offmap.bench.worker", json.dumps({**job, "core": only_core})]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        said = [
+            line for line in done.stderr.splitlines() if re.match(r"[\w.]+(Error|Exception)", line)
+        ]
+        last = (said or [f"exit code {done.returncode}"])[-1]
         raise ValueError(
             f"A job of the bench must finish; {job['job']} did not: {last}. If it ran out of "
             f"memory, leave it out with --only."
