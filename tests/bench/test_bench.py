@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from offmap.bench import Limit, Metric, Outcome, growth_exponent, judge, read_baseline, run
+from offmap.bench.fits import growth_outcomes
 from offmap.bench.limits import exp_seconds
 from offmap.bench.peers import AbstractPeer, ScikitLearn, all_peers, missing_modules, present
 from offmap.bench.problems import problem
@@ -49,6 +50,17 @@ def test_the_fastest_peer_is_the_hardest_to_beat():
 def test_growth_exponent_recovers_a_power_law(power):
     sizes = [1e3, 1e4, 1e5]
     assert growth_exponent(sizes, [7 * s**power for s in sizes]) == pytest.approx(power)
+
+
+def test_growth_is_judged_as_a_factor_against_the_data():
+    sizes = {1_000: 20.0, 10_000: 30.0, 100_000: 300.0}
+    runs = [{"samples": n, "seconds": s, "peak_mb": 500.0} for n, s in sizes.items()]
+    seconds, memory = growth_outcomes(runs)
+    assert seconds.metric.name == "growth/unicycle-10000-100000/seconds"
+    assert seconds.limit_ratio == pytest.approx(1.0)
+    assert seconds.details["exponent"] == pytest.approx(1.0)
+    assert memory.limit_ratio == pytest.approx(0.1)
+    assert judge([seconds], baseline(seconds)).regressions == []
 
 
 def test_growth_exponent_needs_two_sizes():

@@ -13,9 +13,9 @@ def draw(report: Report, directory: Path) -> Path:
     from matplotlib.figure import Figure
 
     timed = [outcome for outcome in report.outcomes if outcome.metric.unit in ("s", "µs")]
-    growing = [outcome for outcome in report.outcomes if outcome.metric.unit == "exponent"]
+    growing = [outcome for outcome in report.outcomes if "exponent" in outcome.details]
     panels = bool(timed) + bool(growing)
-    figure = Figure(figsize=(6.0 * max(panels, 1), 3.6), layout="constrained")
+    figure = Figure(figsize=(7.0 * max(panels, 1), 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     axes = list(figure.subplots(1, max(panels, 1), squeeze=False)[0])
     if timed:
@@ -49,9 +49,9 @@ def _ratios(axes: Any, outcomes: list[Outcome]) -> None:
     axes.set_xscale("log")
     axes.set_yticks(list(heights), [outcome.metric.name for outcome in outcomes], fontsize=8)
     axes.set_ylim(0.4, len(outcomes) + 0.6)
-    axes.set_xlabel("time as a multiple of ours (right of the line: slower than we are)")
+    axes.set_xlabel("time ÷ ours (right of 1: slower than we are)")
     axes.grid(axis="x", color="0.9")
-    axes.legend(fontsize=7, loc="best")
+    axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _growth(axes: Any, outcomes: list[Outcome]) -> None:
@@ -60,7 +60,9 @@ def _growth(axes: Any, outcomes: list[Outcome]) -> None:
     sizes = [run["samples"] for run in runs]
     axes.loglog(sizes, [run["seconds"] for run in runs], "o-", color="C0", label="seconds")
     axes.loglog(sizes, [run["peak_mb"] for run in runs], "s-", color="C1", label="peak memory, MB")
-    exponents = ", ".join(f"{o.metric.name.rpartition('/')[2]} {o.ours:.2f}" for o in outcomes)
+    exponents = ", ".join(
+        f"{o.metric.name.rpartition('/')[2]} {o.details['exponent']:.2f}" for o in outcomes
+    )
     axes.set_title(f"exponents: {exponents}", fontsize=9)
     axes.set_xlabel("samples")
     axes.grid(which="both", color="0.9")

@@ -11,7 +11,9 @@ def tables(report: Report) -> list[Table]:
     """Ours against the fastest peer, the limit and each peer; the machine; who took no part."""
     found = []
     if report.outcomes:
-        found += [_summary(report.outcomes), _by_peer(report.outcomes)]
+        found.append(_summary(report.outcomes))
+    if any(outcome.peers for outcome in report.outcomes):
+        found.append(_by_peer(report.outcomes))
     if report.limits is not None:
         found.append(_limits(report.limits))
     if report.skipped:
@@ -24,7 +26,7 @@ def _new(title: str, *columns: str) -> Table:
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+        table.add_column(column, justify="right" if number else "left", no_wrap=number == 0)
     return table
 
 
@@ -77,7 +79,6 @@ def _limits(limits: dict) -> Table:
 def _skipped(skipped: dict[str, str]) -> Table:
     table = _new("not compared", "peer", "why")
     table.columns[1].justify = "left"
-    table.columns[1].no_wrap = False
     for name, reason in skipped.items():
         table.add_row(name, reason.replace("[", r"\["))
     return table

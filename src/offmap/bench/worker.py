@@ -35,18 +35,19 @@ def _fit(job: dict[str, Any]) -> dict[str, Any]:
     dataset.samples()
     stages: list[tuple[str, float]] = []
     before = _peak_megabytes()
-    begin = time.perf_counter()
+    begin, worked = time.perf_counter(), time.process_time()
     model = fit(
         dataset,
         job["preset"],
         progress=lambda stage: stages.append((stage, time.perf_counter())),
     )
-    end = time.perf_counter()
+    end, worked = time.perf_counter(), time.process_time() - worked
     if job.get("save"):
         model.save(job["save"])
     ends = [instant for _, instant in stages[1:]] + [end]
     return {
         "seconds": end - begin,
+        "cpu_seconds": worked,
         "stages": {
             stage.partition(":")[0]: last - first
             for (stage, first), last in zip(stages, ends, strict=True)
