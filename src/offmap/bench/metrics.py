@@ -72,7 +72,7 @@ class Outcome:
         return content | ({"details": self.details} if self.details else {})
 
 
-def growth_exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+def growth_exponent(sizes: Sequence[float | int], costs: Sequence[float | int]) -> float:
     """The b of cost ≈ a·sizeᵇ, by least squares between logarithms."""
     if len(sizes) < 2 or len(sizes) != len(costs):
         raise ValueError(
