@@ -1,19 +1,20 @@
 """Write the tables of docs/accuracy.md from the records in docs/results.
 
     offmap reproduce unicycle --preset paper --out docs/results     # and so on
+    offmap reproduce beyond --out docs/results
     python benchmarks/accuracy_page.py
 
-Text outside the markers stays as it is.
+Text outside the markers stays as it is, and so does what has no records.
 """
 
 import json
 from pathlib import Path
 
+from offmap.paper.beyond import COLUMNS as BEYOND
 from offmap.paper.protocol import ROWS
 from offmap.paper.reference import PAPER
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-BEGIN, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
 COLUMNS = ("GP/none", "GP/ideal", "GP/approx", "DGP/none", "DGP/ideal", "DGP/approx", "DGP/true")
 OFFLINE = "DGP/offline"
 
@@ -42,13 +43,92 @@ def table(record: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def errors_beyond(cells: list[dict]) -> str:
+    """Cells of one noise level: mean [95 % interval] of every column."""
+    cell = cells[0]["cell"]
+    told = "" if cell["declare_angles"] else ", angles not declared"
+    lines = [
+        f"### {cell['noise']:.1%} noise on all data, preset {cell['preset']}{told}, seed "
+        f"{cell['seed']}, {cell['trials']} trials × 5 rollouts\n",
+        "| | " + " | ".join(BEYOND) + " |",
+        "|---" * (len(BEYOND) + 1) + "|",
+    ]
+    for record in cells:
+        texts = []
+        for column in BEYOND:
+            found = record["columns"].get(column)
+            mean, (low, high) = (found["mean"], found["ci95"]) if found else (None, (None, None))
+            texts.append(f"**{mean:.3g}** [{low:.2g}, {high:.2g}]" if found else "–")
+        lines.append(f"| {record['cell']['system']} | " + " | ".join(texts) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def discoveries_beyond(records: list[dict]) -> str:
+    """How often the right structure was found, over all seeds of a preset."""
+    groups: dict[tuple, list[dict]] = {}
+    for record in records:
+        cell = record["cell"]
+        key = (cell["preset"], cell["declare_angles"], cell["noise"], cell["system"])
+        groups.setdefault(key, []).append(record["found"])
+    lines = [
+        "### Structure found, out of all seeds\n",
+        "| system | noise | preset | right c | right rows (≤ 1e-3 rad) | worst angle "
+        "| right inputs | right inputs in the tangent frame | structure used |",
+        "|---" * 9 + "|",
+    ]
+    for (preset, told, noise, system), found in groups.items():
+        right_c = [one["c"] == one["c_true"] for one in found]
+        angles = [one["angle"] for one in found if one["angle"] is not None]
+        rows = [one["c"] == one["c_true"] and (one["angle"] or 0.0) <= 1e-3 for one in found]
+        judged = [one["kept_in_tangent_frame_right"] for one in found]
+        judged = [verdict for verdict in judged if verdict is not None]
+        used = sorted({one["used"] or "–" for one in found})
+        texts = [
+            system,
+            f"{noise:.1%}",
+            preset if told else f"{preset}, angles not declared",
+            f"{sum(right_c)}/{len(found)}",
+            f"{sum(rows)}/{len(found)}",
+            f"{max(angles):.1e}" if angles else "–",
+            f"{sum(one['kept_right'] for one in found)}/{len(found)}",
+            f"{sum(judged)}/{len(judged)}" if judged else "–",
+            ", ".join(used),
+        ]
+        lines.append("| " + " | ".join(texts) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def beyond(paths: list[Path]) -> str:
+    """All tables beyond the paper, from the summaries of `offmap reproduce beyond`."""
+    parts, everything = [], []
+    for path in paths:
+        cells = json.loads(path.read_text())["cells"]
+        everything += cells
+        for noise in dict.fromkeys(cell["cell"]["noise"] for cell in cells):
+            shown = [cell for cell in cells if cell["cell"]["noise"] == noise]
+            parts.append(errors_beyond(shown))
+    return "\n".join([*parts, discoveries_beyond(everything)])
+
+
+def fill(page: str, marker: str, text: str) -> str:
+    """The page with the text between <!-- marker --> and <!-- end of marker -->."""
+    begin, end = f"<!-- {marker} -->\n", f"<!-- end of {marker} -->\n"
+    before, rest = page.split(begin)
+    return before + begin + text + end + rest.split(end)[1]
+
+
 def main() -> None:
     """Replace what stands between the markers."""
     page = DOCS / "accuracy.md"
-    before, rest = page.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    records = [json.loads(path.read_text()) for path in sorted((DOCS / "results").glob("*.json"))]
-    page.write_text(before + BEGIN + "\n".join(map(table, records)) + END + after)
+    text = page.read_text()
+    further = sorted((DOCS / "results").glob("beyond-*.json"))
+    paths = [path for path in sorted((DOCS / "results").glob("*.json")) if path not in further]
+    if paths:
+        records = [json.loads(path.read_text()) for path in paths]
+        text = fill(text, "tables", "\n".join(map(table, records)))
+    if further:
+        text = fill(text, "beyond", beyond(further))
+    page.write_text(text)
 
 
 if __name__ == "__main__":

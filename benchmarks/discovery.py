@@ -15,23 +15,12 @@ import numpy as np
 
 import offmap
 from offmap import systems
+from offmap.constraint.angle import largest_angle
+from offmap.paper import cases
 from offmap.rollout import rollout
 
 # System, inputs the dynamics depend on, and those left in the tangent frame (None: not judged).
-CASES = {
-    "unicycle": (systems.unicycle(), {"theta", "omega", "v"}, {"omega", "v"}),
-    "tanh": (systems.tanh_unicycle(), {"theta", "omega", "v"}, None),
-    "tanh0": (systems.tanh_unicycle(0.0), {"theta", "omega", "v"}, {"omega", "v"}),
-    "slip": (systems.slipping_unicycle(), {"theta", "omega", "v"}, None),
-    "bicycle": (systems.bicycle(), {"theta", "delta", "v"}, {"delta", "v"}),
-    "trailer": (systems.trailer(), {"theta", "psi", "omega", "v"}, None),
-    "disk": (systems.rolling_disk(), {"theta", "omega", "spin"}, {"omega", "spin"}),
-    "quadrotor": (
-        systems.planar_quadrotor(),
-        {"phi", "vx", "vz", "omega", "u1", "u2"},
-        {"phi", "u1", "u2"},
-    ),
-}
+CASES = {name: (case.system, case.inputs, case.in_frame) for name, case in cases.CASES.items()}
 
 
 def dataset(system: systems.System, noise: float, seed: int, declared: bool) -> offmap.Dataset:
@@ -40,7 +29,8 @@ def dataset(system: systems.System, noise: float, seed: int, declared: bool) -> 
     reach = (10.0, 10.0) + (1.05,) * (system.n - 2)
     box = systems.Box(tuple(-r for r in reach), reach)
     start, control = jax.random.split(jax.random.key(seed))
-    x0, u = box.sample(start, count), system.controls.sample(control, count, steps)
+    x0 = jax.vmap(system.normalise)(box.sample(start, count))
+    u = system.controls.sample(control, count, steps)
     x = jax.vmap(lambda x, u: rollout(system.f, x, u, system.dt))(x0, u)[:, :-1]
     xdot = np.asarray(jax.vmap(jax.vmap(system.f))(x, u))
     x, rng = np.asarray(x), np.random.default_rng(seed)
@@ -51,15 +41,12 @@ def dataset(system: systems.System, noise: float, seed: int, declared: bool) -> 
     return offmap.Dataset(logs, system.state_names, system.control_names, angles)
 
 
-def largest_angle(model: offmap.Model, system: systems.System) -> float:
+def angle_to_truth(model: offmap.Model, system: systems.System) -> float:
     """Largest angle between learned and true normal spaces at states of and around the data."""
-    x = np.random.default_rng(0).uniform(-1.5, 1.5, size=(200, system.n))
-    learned = model.constraints.gamma(x)[:, :, :-1]
-    true = np.asarray(jax.vmap(system.gamma)(jnp.asarray(x)))[:, :, :-1]
-    q1, q2 = (np.linalg.qr(np.swapaxes(g, 1, 2))[0] for g in (learned, true))
-    # The sine of the largest angle is accurate where the cosine is not.
-    apart = q1 - q2 @ (np.swapaxes(q2, 1, 2) @ q1)
-    return float(np.arcsin(np.clip(np.linalg.norm(apart, 2, axis=(1, 2)), 0, 1)).max())
+    points = np.random.default_rng(0).uniform(-1.5, 1.5, size=(200, system.n))
+    x = jax.vmap(system.normalise)(jnp.asarray(points))
+    true = np.asarray(jax.vmap(system.gamma)(x))
+    return largest_angle(model.constraints.gamma(np.asarray(x))[:, :, :-1], true[:, :, :-1])
 
 
 def judge(name: str, noise: float, seed: int, declared: bool) -> dict:
@@ -72,7 +59,7 @@ def judge(name: str, noise: float, seed: int, declared: bool) -> dict:
     return {
         "c": model.constraints.c,
         "right_c": right_c,
-        "angle": largest_angle(model, system) if right_c and c else None,
+        "angle": angle_to_truth(model, system) if right_c and c else None,
         "inputs": set(model.retained.dynamics) == inputs,
         "tangent": None if in_frame is None or tangent is None else set(tangent) == in_frame,
         "kept": model.retained.dynamics,

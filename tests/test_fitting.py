@@ -9,7 +9,7 @@ import pytest
 
 import offmap
 from offmap.config import Config
-from offmap.fitting import _most_structure, _regret
+from offmap.fitting import _most_structure
 from offmap.heldout import edge_error, rollout_error
 from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.model import Predictor
@@ -115,20 +115,24 @@ def test_rollouts_along_held_out_trajectories_expose_a_wrong_constraint(model):
         rollout_error(Predictor(model.world, gamma), model.dataset, primary, "euler")
         for gamma in (model.predictor.gamma, tilted)
     )
-    assert right < 1e-4
-    assert wrong > 0.02
+    assert right.max() < 1e-8
+    assert wrong.min() > 1e-4
     short = drives(unicycle(), count=6, steps=3, angles=("theta",))
     assert rollout_error(Predictor(model.world, None), short, primary, "euler") is None
 
 
+def even(**errors: float) -> dict[str, np.ndarray]:
+    """Held-out errors that are the same on all of ten trajectories."""
+    return {name: np.full(10, error**2) for name, error in errors.items()}
+
+
 def test_the_judge_that_likes_a_structure_least_decides():
-    edge = {"none": 0.36, "projected": 0.36, "tangent": 0.36}
-    rolled = {"none": 0.10, "projected": 0.10, "tangent": 0.12}
-    assert _most_structure(_regret(edge, rolled)) == "projected"
-    assert _most_structure(_regret(edge, {**rolled, "tangent": 0.05})) == "tangent"
-    assert (
-        _most_structure(_regret({**edge, "tangent": 0.5}, {**rolled, "tangent": 0.09})) != "tangent"
-    )
+    edge = even(none=0.36, projected=0.36, tangent=0.36)
+    rolled = even(none=0.10, projected=0.10, tangent=0.12)
+    assert _most_structure(edge, rolled) == "projected"
+    assert _most_structure(edge, even(none=0.1, projected=0.1, tangent=0.05)) == "tangent"
+    torn = even(none=0.36, projected=0.36, tangent=0.5)
+    assert _most_structure(torn, even(none=0.1, projected=0.1, tangent=0.09)) != "tangent"
 
 
 def test_a_robot_that_slips_is_not_projected():
@@ -138,17 +142,18 @@ def test_a_robot_that_slips_is_not_projected():
 
 
 def test_more_structure_wins_only_where_it_is_no_worse():
-    assert _most_structure({"none": 0.1, "projected": 0.1, "tangent": 0.1}) == "tangent"
-    assert _most_structure({"none": 0.1, "projected": 0.09, "tangent": 0.2}) == "projected"
-    assert _most_structure({"none": 0.1, "projected": 0.11, "tangent": 0.2}) == "none"
-    assert _most_structure({"none": 1e-12, "projected": 1e-9, "tangent": 1e-5}) == "tangent"
+    assert _most_structure(even(none=0.1, projected=0.1, tangent=0.1)) == "tangent"
+    assert _most_structure(even(none=0.1, projected=0.09, tangent=0.2)) == "projected"
+    assert _most_structure(even(none=0.1, projected=0.11, tangent=0.2)) == "none"
+    assert _most_structure(even(none=1e-12, projected=1e-9, tangent=1e-5)) == "tangent"
 
 
 def test_edge_error_sees_a_false_constraint(model):
     samples = model.dataset.samples()
     false = model.with_constraint(lambda x: jnp.array([[1.0, 0.0, 0.0, 0.0]]))
     honest = model.with_constraint(None)
-    assert edge_error(false.predictor, samples, 0) > 100 * edge_error(honest.predictor, samples, 0)
+    seen, unseen = (edge_error(m.predictor, samples, 0).mean() for m in (false, honest))
+    assert seen > 1e4 * unseen
 
 
 def test_an_input_that_enters_evenly_is_kept_by_its_slope():

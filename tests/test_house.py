@@ -26,6 +26,7 @@ ROOMS = (
     "pseudometric",
     "regressor",
     "gp",
+    "angles",
     "mlp",
     "sparsity",
     "projection",

@@ -169,7 +169,10 @@ def _gamma(
         rows = given(x)
     elif isinstance(gamma, DictionaryConstraint):
         trig = [x[i] for i in gamma.library.trigonometric]
-        phi = casadi.vertcat(1, x, *(casadi.sin(a) for a in trig), *(casadi.cos(a) for a in trig))
+        plain = [x[i] for i in gamma.library.plain]
+        phi = casadi.vertcat(
+            1, *plain, *(casadi.sin(a) for a in trig), *(casadi.cos(a) for a in trig)
+        )
         weights = np.asarray(gamma.weights)
         rows = casadi.vertcat(*((_dm(casadi, row.T) @ phi).T for row in weights))
     elif isinstance(gamma, LearnedConstraint):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from offmap.angles import find_angles
 from offmap.config import Config, Preset
 from offmap.constraint import (
     DictionaryConstraint,
@@ -26,6 +27,7 @@ from offmap.dynamics import (
 )
 from offmap.features import Features
 from offmap.gp import GPConfig, choose_kernel
+from offmap.gp.verdict import level_with_best, root_mean
 from offmap.heldout import edge_error, rollout_error
 from offmap.mlp import MLPConfig
 from offmap.model import Model, Predictor, stage_keys
@@ -37,9 +39,8 @@ from offmap.tangent import TangentFrame, tangent_frame
 from offmap.threads import one_blas_thread
 from offmap.types import Gamma, Progress, silent
 
-_LEVEL = 1.02  # held-out errors within this ratio count as equal
 _SOFT_POINTS = 3000  # beyond, a variance for every prediction costs too much
-_FLOOR = 1e-4  # and so do all errors below this share of the spread of x'
+_FLOOR = 1e-4  # held-out errors below this share of the spread of x' count as equal
 
 
 @one_blas_thread
@@ -87,11 +88,12 @@ def fit(
         _check_gamma(known, dataset)
     primary = int(np.argmax(np.bincount(dataset.samples().source)))
     keys = stage_keys(seed)
+    dataset, angles = _with_angles(dataset, primary, keys.dynamics, config)
 
     progress("pseudometric: which inputs matter")
     sparsity = _sparsify(dataset, dataset.samples().xdot, primary, keys.pseudometric, config)
     progress("dynamics: fitting x' = f(x, u)")
-    world, kernels = _fit(dataset, sparsity.reduction, None, primary, keys.dynamics, config)
+    world, kernel, kernels = _fit(dataset, sparsity.reduction, None, primary, keys.dynamics, config)
     model = Model(
         Predictor(world, None),
         world,
@@ -100,7 +102,7 @@ def fit(
         dataset.sources[primary],
         sparsity.metric,
         None,
-        Choices(kernels, {}, disagreement=sparsity.disagreement),
+        Choices(kernels, {}, disagreement=sparsity.disagreement, kernel=kernel, angles=angles),
         seed,
     )
     progress("constraint: which motions are impossible")
@@ -121,7 +123,7 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
         return model.with_constraint(gamma, model.constraint_fit)
     samples = model.dataset.samples()
     primary = model.dataset.sources.index(model.primary)
-    tangent = _fit_tangent(model, gamma, primary)
+    tangent, kernel = _fit_tangent(model, gamma, primary)
     candidates = {
         "none": Predictor(model.world, None),
         "soft": Predictor(model.world, gamma, _softness(gamma, samples, primary)),
@@ -130,37 +132,57 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
     }
     if len(samples) > _SOFT_POINTS:
         del candidates["soft"]
-    scores = {
+    edge = {
         name: edge_error(candidate, samples, primary, _by_trajectory(model.config))
         for name, candidate in candidates.items()
     }
-    rollouts = _rolled_out(candidates, model, primary) if max(scores.values()) > _FLOOR else {}
-    best = _most_structure(_regret(scores, rollouts) if rollouts else scores)
+    scores = root_mean(edge)
+    rolled = _rolled_out(candidates, model, primary) if max(scores.values()) > _FLOOR else {}
+    rollouts = root_mean(rolled)
+    best = _most_structure(edge, rolled)
     choices = replace(model.choices, structure=scores, rollouts=rollouts, used=best)
     model = replace(model, choices=choices)
     if best != "tangent":
         chosen = candidates[best]
         return model.with_constraint(chosen.gamma, model.constraint_fit, chosen.softness)
     complete = complete_dynamics(tangent, samples, primary, config=model.config.dynamics)
-    return replace(model, predictor=Predictor(complete, gamma))
+    choices = replace(choices, tangent_kernel=kernel)
+    return replace(model, predictor=Predictor(complete, gamma), choices=choices)
 
 
-def _rolled_out(candidates: dict[str, Predictor], model: Model, primary: int) -> dict[str, float]:
+def _rolled_out(
+    candidates: dict[str, Predictor], model: Model, primary: int
+) -> dict[str, np.ndarray]:
     """Errors of held-out rollouts, where trajectories are long enough to tell."""
     dataset = model.dataset
     errors = {
-        name: rollout_error(candidate, dataset, primary, model.config.integrator)
+        name: rollout_error(
+            candidate,
+            dataset,
+            primary,
+            model.config.integrator,
+            _by_trajectory(model.config),
+        )
         for name, candidate in candidates.items()
     }
     return {name: error for name, error in errors.items() if error is not None}
 
 
-def _regret(*judges: dict[str, float]) -> dict[str, float]:
-    """By what factor each candidate is behind the best, before the judge that likes it least."""
-    return {
-        name: max(judge[name] / max(min(judge.values()), _FLOOR) for judge in judges)
-        for name in judges[0]
+def _most_structure(*judges: dict[str, np.ndarray]) -> str:
+    """The last candidate, each having more structure than the one before, that is no worse.
+
+    A candidate must be level with the best before every judge. Where none is, the one that is
+    least behind before the judge that likes it least is taken.
+    """
+    judges = tuple(judge for judge in judges if judge)
+    level = set.intersection(*(set(level_with_best(judge, _FLOOR)) for judge in judges))
+    if level:
+        return [name for name in judges[0] if name in level][-1]
+    scores = [{n: max(e, _FLOOR) for n, e in root_mean(judge).items()} for judge in judges]
+    regret = {
+        name: max(judge[name] / min(judge.values()) for judge in scores) for name in scores[0]
     }
+    return min(regret, key=lambda name: regret[name])
 
 
 def _softness(gamma: Gamma, samples: Samples, primary: int) -> Array:
@@ -171,11 +193,18 @@ def _softness(gamma: Gamma, samples: Samples, primary: int) -> Array:
     return jnp.sqrt(jnp.mean(residual**2, axis=0))
 
 
-def _most_structure(scores: dict[str, float]) -> str:
-    """The last candidate, each having more structure than the one before, that is no worse."""
-    floored = {name: max(score, _FLOOR) for name, score in scores.items()}
-    least = min(floored.values())
-    return [name for name, score in floored.items() if score <= _LEVEL * least][-1]
+def _with_angles(
+    dataset: Dataset, primary: int, key: Array, config: Config
+) -> tuple[Dataset, tuple[str, ...]]:
+    """The data with their angles declared, where nobody did; and those that were found."""
+    if not config.embed_angles or dataset.angles:
+        return dataset, ()
+    samples = _thinned(dataset.samples(), primary, key, config.discovery_points)
+    own = samples.take(np.flatnonzero(samples.source == primary))
+    groups = own.trajectory if _by_trajectory(config) else None
+    found = find_angles(own.x, own.u, own.xdot, groups=groups)
+    names = tuple(dataset.state_names[i] for i in found)
+    return (replace(dataset, angles=names), names) if names else (dataset, ())
 
 
 def _sparsify(
@@ -209,11 +238,15 @@ def _fit(
     primary: int,
     key: Array,
     config: Config,
-) -> tuple[Dynamics, dict[str, float]]:
-    """Dynamics in the coordinates of the data or of a frame, from as many samples as it takes."""
+) -> tuple[Dynamics, str, dict[str, float]]:
+    """Dynamics in the coordinates of the data or of a frame, from as many samples as it takes.
+
+    Also the kernel, and the scores of all that were tried.
+    """
     settings, scores = _choose(dataset, reduction, frame, primary, key, config)
     samples = _thinned(dataset.samples(), primary, key, config.discovery_points)
-    return fit_dynamics(samples, reduction, key=key, config=settings, frame=frame), scores
+    kernel = settings.kernel if isinstance(settings, GPConfig) else ""
+    return fit_dynamics(samples, reduction, key=key, config=settings, frame=frame), kernel, scores
 
 
 def _thinned(samples: Samples, primary: int, key: Array, most: int | None) -> Samples:
@@ -226,15 +259,15 @@ def _thinned(samples: Samples, primary: int, key: Array, most: int | None) -> Sa
     return samples.take(np.sort(np.concatenate([chosen, others])))
 
 
-def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> Dynamics:
-    """Dynamics in the tangent frame of Γ, on the inputs that matter there."""
+def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> tuple[Dynamics, str]:
+    """Dynamics in the tangent frame of Γ, on the inputs that matter there; and their kernel."""
     dataset, config, key = model.dataset, model.config, stage_keys(model.seed).tangent
     samples = dataset.samples()
     own = samples.x[samples.source == primary]
     frame = tangent_frame(gamma, own, _periodic(dataset, gamma))
     reduction = _sparsify(dataset, targets(samples, frame), primary, key, config).reduction
-    dynamics, _ = _fit(dataset, reduction, frame, primary, key, config)
-    return dynamics
+    dynamics, kernel, _ = _fit(dataset, reduction, frame, primary, key, config)
+    return dynamics, kernel
 
 
 def _choose(
@@ -279,13 +312,19 @@ def _discover(model: Model) -> Model:
             samples,
             primary,
             model.world.regressor.noise_level(),
-            Library(dataset.state_names, dataset.angle_indices or tuple(range(dataset.n))),
+            _library(dataset),
             key=key,
             config=config.constraint,
         )
     if found is None or found.c < space.c:
         found = fit_rows(space, dataset.state_names, key=key, config=config.constraint)
     return constrain(replace(model, constraint_fit=found), found.gamma)
+
+
+def _library(dataset: Dataset) -> Library:
+    """The terms of constraints: sines of the declared angles, or of all states if none is."""
+    angles = dataset.angle_indices
+    return Library(dataset.state_names, angles or tuple(range(dataset.n)), angles)
 
 
 def _by_trajectory(config: Config) -> bool:

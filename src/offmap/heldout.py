@@ -6,10 +6,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from offmap.data import Dataset, Samples
 from offmap.dynamics import Dynamics, reduced_inputs, targets
-from offmap.gp.selection import edge_points
+from offmap.gp.selection import by_group, edge_points, groups_by_reach
 from offmap.model import Model, Predictor
 from offmap.rollout import Integrator, rollout
 
@@ -82,51 +83,72 @@ def _relative(error: np.ndarray, of: np.ndarray) -> float:
 
 def edge_error(
     predictor: Predictor, samples: Samples, primary: int, by_trajectory: bool = False
-) -> float:
-    """Root mean square one-step error at the outermost fifth of the primary source's samples.
+) -> Float[np.ndarray, " G"]:
+    """Mean squared one-step error at the outermost fifth of the primary source's samples.
 
-    The regressor is conditioned again on the other four fifths, at its hyperparameters.
-    Components of x' are measured in units of their spread.
+    One number for each trajectory that has samples there; or, with `by_trajectory`, for every
+    trajectory, each left out with a fifth of the others. The regressor is conditioned again on the
+    rest, at its hyperparameters. Components of x' are measured in units of their spread.
     """
     own = np.flatnonzero(samples.source == primary)
     own = own[:: max(1, len(own) // _POINTS)]
-    groups = samples.trajectory[own] if by_trajectory else None
-    edge = edge_points(np.concatenate([samples.x, samples.u], axis=1)[own], groups)
-    middle, outside = samples.take(own[~edge]), samples.take(own[edge])
-    refitted = conditioned_on(predictor, middle)
-    predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
     spread = samples.xdot[own].std(axis=0)
-    error = (np.asarray(predicted) - outside.xdot) / np.where(spread > 0, spread, 1.0)
-    return float(np.sqrt(np.mean(error**2)))
+    inputs, errors = np.concatenate([samples.x, samples.u], axis=1)[own], []
+    if by_trajectory:
+        folds = [np.isin(samples.trajectory[own], far) for far in _folds(samples, own)]
+    else:
+        folds = [edge_points(inputs)]
+    for edge in folds:
+        middle, outside = samples.take(own[~edge]), samples.take(own[edge])
+        refitted = conditioned_on(predictor, middle)
+        predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
+        error = (np.asarray(predicted) - outside.xdot) / np.where(spread > 0, spread, 1.0)
+        errors.append(by_group(error, outside.trajectory))
+    return np.concatenate(errors)
 
 
 def rollout_error(
-    predictor: Predictor, dataset: Dataset, primary: int, integrator: Integrator
-) -> float | None:
-    """Root mean square error of rollouts along the outermost fifth of the trajectories.
+    predictor: Predictor,
+    dataset: Dataset,
+    primary: int,
+    integrator: Integrator,
+    by_trajectory: bool = False,
+) -> Float[np.ndarray, " G"] | None:
+    """Mean squared error of rollouts along each of the outermost fifth of the trajectories.
 
-    The regressor is conditioned again on the others. Noise that hides a wrong constraint from the
-    error of one step averages out along a rollout. Components are measured by how far they move.
-    None where there are fewer than five trajectories, or where they are too short to roll out.
+    With `by_trajectory`, along every trajectory, each left out with a fifth of the others. The
+    regressor is conditioned again on the rest. Noise that hides a wrong constraint from the error
+    of one step averages out along a rollout. Components are measured by how far they move. None
+    where there are fewer than five trajectories, or where they are too short to roll out.
     """
     samples = dataset.samples()
     own = np.flatnonzero(samples.source == primary)
-    inputs = np.concatenate([samples.x, samples.u], axis=1)[own]
-    logs = np.unique(samples.trajectory[own])
-    far = np.unique(samples.trajectory[own][edge_points(inputs, samples.trajectory[own])])
-    far = far[:_ROLLED]
-    steps = min(_HORIZON, *(len(dataset.trajectories[i].u) for i in far))
-    steps = min(steps, *(len(dataset.trajectories[i].x) - 1 for i in far))
-    if len(logs) < 5 or steps < 5:
+    folds = _folds(samples, own)
+    folds = [far[:_ROLLED] for far in (folds if by_trajectory else folds[-1:])]
+    every = np.concatenate(folds)
+    lengths = (min(len(log.u), len(log.x) - 1) for log in (dataset.trajectories[i] for i in every))
+    steps = min(_HORIZON, *lengths)
+    if len(np.unique(samples.trajectory[own])) < 5 or steps < 5:
         return None
-    kept = own[~np.isin(samples.trajectory[own], far)]
-    refitted = conditioned_on(predictor, samples.take(kept[:: max(1, len(kept) // _POINTS)]))
-    true = np.stack([dataset.trajectories[i].x[: steps + 1] for i in far])
-    controls = np.stack([dataset.trajectories[i].u[:steps] for i in far])
-    states = np.asarray(_rollouts(refitted, true[:, 0], controls, dataset.dt, integrator))
+    true = np.stack([dataset.trajectories[i].x[: steps + 1] for i in every])
     moved = np.sqrt(np.mean(_apart(true, true[:, :1], dataset) ** 2, axis=(0, 1)))
-    error = _apart(states, true, dataset) / np.where(moved > 0, moved, 1.0)
-    return float(np.sqrt(np.mean(error**2)))
+    errors = []
+    for far in folds:
+        kept = own[~np.isin(samples.trajectory[own], far)]
+        refitted = conditioned_on(predictor, samples.take(kept[:: max(1, len(kept) // _POINTS)]))
+        true = np.stack([dataset.trajectories[i].x[: steps + 1] for i in far])
+        controls = np.stack([dataset.trajectories[i].u[:steps] for i in far])
+        states = np.asarray(_rollouts(refitted, true[:, 0], controls, dataset.dt, integrator))
+        error = _apart(states, true, dataset) / np.where(moved > 0, moved, 1.0)
+        errors.append(np.mean(error**2, axis=(1, 2)))
+    return np.concatenate(errors)
+
+
+def _folds(samples: Samples, own: np.ndarray) -> list[np.ndarray]:
+    """Fifths of the trajectories, from those in the middle of the data to the outermost."""
+    inputs = np.concatenate([samples.x, samples.u], axis=1)[own]
+    codes = groups_by_reach(inputs, samples.trajectory[own])
+    return [fold for fold in np.array_split(codes, min(_HELD_OUT, len(codes))) if len(fold)]
 
 
 def _apart(a: np.ndarray, b: np.ndarray, dataset: Dataset) -> np.ndarray:

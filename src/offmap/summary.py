@@ -14,7 +14,7 @@ class Choices:
     """What held-out extrapolation decided: scores are errors at the edge, the lowest won."""
 
     kernels: dict[str, float]
-    """Error of each candidate kernel of the dynamics."""
+    """Error of each candidate kernel of the dynamics that was tried, simplest first."""
     structure: dict[str, float]
     """Error without constraint ("none"), drawn towards it in the metric of the GP's covariance
     ("soft"), projected onto it ("projected"), and in its tangent frame ("tangent")."""
@@ -24,6 +24,12 @@ class Choices:
     """Where pseudometric and Gaussian process kept different inputs: who was right."""
     rollouts: dict[str, float] = field(default_factory=dict)
     """Error of the same along held-out trajectories; empty where one step decides."""
+    kernel: str = ""
+    """The kernel of the dynamics; of two that extrapolate equally well, the simpler."""
+    tangent_kernel: str = ""
+    """The kernel of the dynamics in the tangent frame."""
+    angles: tuple[str, ...] = ()
+    """States that were found to be angles; empty where they were declared."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,12 @@ def summarise(
     lines += _inputs(dataset, pseudometric, threshold, retained.dynamics)
     if choices.disagreement:
         lines.append(f"            {choices.disagreement}")
+    if choices.angles:
+        lines.append(
+            f"angles      {', '.join(choices.angles)} (found: by sine and cosine they extrapolate)"
+        )
     if len(choices.kernels) > 1:
-        lines.append(f"kernel      {_ranked(choices.kernels)}")
+        lines.append(f"kernel      {_ranked(choices.kernels, choices.kernel)}")
     rejected = choices.used == "none"
     lines += _constraints(retained.constraint, singular_values, equations, rejected)
     if len(choices.structure) > 1:
@@ -68,6 +78,7 @@ def summarise(
     if retained.tangent is not None:
         lines.append(
             f"tangent     dynamics along the constraint depend on {', '.join(retained.tangent)}"
+            + (f" (kernel {choices.tangent_kernel})" if choices.tangent_kernel else "")
         )
     return "\n".join(lines)
 

@@ -7,7 +7,7 @@ import pytest
 from offmap.gp import GPConfig, choose_kernel
 from offmap.gp.selection import edge_errors, edge_points
 
-CANDIDATES = ("rbf", "linear", "cosine")
+CANDIDATES = ("linear", "cosine", "rbf")
 CONFIG = GPConfig(centre=False)
 N = 60
 

@@ -5,17 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.linalg import subspace_angles
+from scipy.spatial.transform import Rotation
 
-from offmap.systems import planar_quadrotor, unicycle
+from offmap.systems import planar_quadrotor, quadrotor3d, unicycle
 
-SYSTEMS = [unicycle(), planar_quadrotor()]
-CONSTRAINTS = {"unicycle": 1, "quadrotor": 4}
+SYSTEMS = [unicycle(), planar_quadrotor(), quadrotor3d()]
+CONSTRAINTS = {"unicycle": 1, "quadrotor": 4, "quadrotor3d": 9}
 
 
 def random_points(system, count=200, seed=0):
     """States over several turns of every angle, controls well beyond the system's box."""
     rng = np.random.default_rng(seed)
-    return rng.uniform(-7, 7, (count, system.n)), rng.uniform(-5, 5, (count, system.m))
+    x, u = rng.uniform(-7, 7, (count, system.n)), rng.uniform(-5, 5, (count, system.m))
+    return np.array(jax.vmap(system.normalise)(jnp.asarray(x))), u
 
 
 def velocities(system, x, u):
@@ -34,6 +36,7 @@ def test_no_motion_violates_the_constraint(system):
     augmented = np.column_stack([velocities(system, x, u), np.ones(len(x))])
     # The terms of a row reach 1e2, so 1e-12 is a few units of round-off.
     np.testing.assert_allclose(np.einsum("kcq,kq->kc", gamma, augmented), 0, atol=1e-12)
+    assert np.abs(gamma[..., :-1]).max() <= 1 + 1e-12  # bounded, also where ratios would not be
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
@@ -99,8 +102,41 @@ def test_quadrotor_rows_span_the_matrix_printed_in_the_paper():
         assert subspace_angles(printed.T, gamma.T).max() < 1e-7
 
 
+def test_quadrotor_in_space_against_rigid_body_mechanics():
+    system = quadrotor3d()
+    x, u = random_points(system, count=20, seed=5)
+    xdot = velocities(system, x, u)
+    rotation = Rotation.from_quat(x[:, [4, 5, 6, 3]])  # SciPy puts the scalar last
+    np.testing.assert_allclose(xdot[:, :3], x[:, 7:10], rtol=1e-14)
+    # A small turn by the body's rate is what q' says.
+    step = 1e-6
+    turned = (rotation * Rotation.from_rotvec(step * x[:, 10:])).as_quat()[:, [3, 0, 1, 2]]
+    turned *= np.sign((turned * x[:, 3:7]).sum(axis=1))[:, None]  # q and −q are one rotation
+    np.testing.assert_allclose(xdot[:, 3:7], (turned - x[:, 3:7]) / step, atol=1e-4)
+    # Newton: the only force beside gravity is thrust along the body's third axis.
+    force = 0.486 * (xdot[:, 7:10] + [0, 0, 9.81])
+    np.testing.assert_allclose(
+        rotation.inv().apply(force), np.outer(u[:, 0], [0, 0, 1]), atol=1e-12
+    )
+    # Euler: the angular momentum J ω in the world changes by the torque alone.
+    inertia, rate = np.array([2.3e-3, 2.6e-3, 4.2e-3]), x[:, 10:]
+    change = rotation.apply(inertia * xdot[:, 10:] + np.cross(rate, inertia * rate))
+    np.testing.assert_allclose(change, rotation.apply(u[:, 1:]), atol=1e-12)
+
+
+def test_quadrotor_in_space_hovers_level():
+    system = quadrotor3d()
+    level = jnp.zeros(13).at[3].set(1.0)
+    hover = jnp.array([0.486 * 9.81, 0.0, 0.0, 0.0])
+    np.testing.assert_allclose(system.f(level, hover), np.zeros(13), atol=1e-14)
+    low, high = np.asarray(system.controls.low), np.asarray(system.controls.high)
+    assert np.all((low <= hover) & (hover <= high))
+
+
 @pytest.mark.parametrize(
-    ("system", "irrelevant"), [(SYSTEMS[0], [0, 1]), (SYSTEMS[1], [0, 1])], ids=["uni", "quad"]
+    ("system", "irrelevant"),
+    [(SYSTEMS[0], [0, 1]), (SYSTEMS[1], [0, 1]), (SYSTEMS[2], [0, 1, 2])],
+    ids=lambda value: getattr(value, "name", ""),
 )
 def test_positions_change_neither_dynamics_nor_constraint(system, irrelevant):
     x, u = random_points(system, count=20, seed=4)

@@ -1,4 +1,4 @@
-"""`offmap reproduce` and `offmap demo`: the paper's experiments."""
+"""`offmap reproduce` and `offmap demo`: the paper's experiments, and those beyond it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +22,18 @@ class Reproduce:
     Example: offmap reproduce unicycle --preset paper --trials 10 --seed 0 --out results
     Example: offmap reproduce ddr --preset default
     Example: offmap reproduce ddr --data recordings/mrclam --preset default
+    Example: offmap reproduce beyond --systems tanh bicycle --noise 0 0.01
     """
 
-    system: Annotated[Literal["unicycle", "ddr", "car", "quadrotor", "all"], tyro.conf.Positional]
+    system: Annotated[
+        Literal["unicycle", "ddr", "car", "quadrotor", "all", "beyond"], tyro.conf.Positional
+    ]
     """Which experiment. ddr: a differential-drive robot in MuJoCo, or recordings of one. car:
-    recordings of a car."""
-    preset: Preset = "paper"
-    """paper: the paper's method, repaired where its text cannot work. default: the best we know."""
+    recordings of a car. all: unicycle, ddr and quadrotor. beyond: harder systems, noise on all
+    data, and baselines."""
+    preset: Preset | None = None
+    """paper: the paper's method, repaired where its text cannot work. default: the best we know.
+    If left out, default for beyond and paper for the others."""
     trials: int | None = None
     """Online data sets: 8 for ddr as in the paper, else 10."""
     seed: int = 0
@@ -42,6 +47,15 @@ class Reproduce:
     the car: part of the name of the test file."""
     history: int = 0
     """Past commands that the dynamics see as further inputs (ddr and car only)."""
+    systems: tuple[str, ...] = ()
+    """Which systems (beyond only); all if left out."""
+    noise: tuple[float, ...] = ()
+    """Noise levels, as shares of each component's spread (beyond only); 0 0.001 0.01 0.05 if left
+    out."""
+    undeclared: bool = False
+    """Do not tell which states are angles (unicycle, quadrotor and beyond)."""
+    fresh: bool = False
+    """Run again what --out already has (beyond only)."""
 
     def run(self) -> None:
         """Run the experiment."""
@@ -54,9 +68,27 @@ class Reproduce:
                 f"Past commands are for ddr and car; got --history with {self.system}. Leave it "
                 f"out."
             )
+        if self.system == "beyond":
+            _run_beyond(self)
+            return
+        if self.systems or self.noise or self.fresh:
+            raise ValueError(
+                f"--systems, --noise and --fresh are for beyond; got them with {self.system}. "
+                f"Leave them out."
+            )
+        if self.undeclared and self.system not in ("unicycle", "quadrotor"):
+            raise ValueError(
+                f"--undeclared is for unicycle, quadrotor and beyond; got it with {self.system}. "
+                f"Leave it out."
+            )
         names = ("unicycle", "ddr", "quadrotor") if self.system == "all" else (self.system,)
         for name in names:
             self._run(name)
+
+    @property
+    def method(self) -> Preset:
+        """The preset asked for, or that of the experiment."""
+        return self.preset or ("default" if self.system == "beyond" else "paper")
 
     def _run(self, name: str) -> None:
         if name == "car":
@@ -67,7 +99,7 @@ class Reproduce:
             _run_ddr(self)
         else:
             trials = 10 if self.trials is None else self.trials
-            _run_simulated(name, self.preset, trials, self.seed, self.out)
+            _run_simulated(name, self.method, trials, self.seed, self.out, not self.undeclared)
 
 
 @dataclass(frozen=True)
@@ -99,12 +131,21 @@ class Demo:
             console.print(f"\nA page about it, to open in a browser: {page}", highlight=False)
 
 
-def _run_simulated(name: str, preset: Preset, trials: int, seed: int, out: Path) -> "Result":
+def _run_simulated(
+    name: str, preset: Preset, trials: int, seed: int, out: Path, declare_angles: bool = True
+) -> "Result":
     from offmap.paper import EXPERIMENTS, reproduce, stage_count
 
     experiment = EXPERIMENTS[name]
     with progress(stage_count(trials, experiment)) as report:
-        result = reproduce(experiment, preset, trials=trials, seed=seed, progress=report)
+        result = reproduce(
+            experiment,
+            preset,
+            trials=trials,
+            seed=seed,
+            declare_angles=declare_angles,
+            progress=report,
+        )
     _show(result, out)
     return result
 
@@ -115,7 +156,7 @@ def _run_ddr(asked: Reproduce) -> None:
     trials = 8 if asked.trials is None else asked.trials
     with progress(stage_count(trials)) as report:
         result = reproduce_ddr(
-            asked.preset, trials=trials, seed=asked.seed, history=asked.history, progress=report
+            asked.method, trials=trials, seed=asked.seed, history=asked.history, progress=report
         )
     _show(result, asked.out)
     _print_discovery(result)
@@ -135,7 +176,7 @@ def _run_recordings(asked: Reproduce, folder: Path) -> None:
         scores = score_recordings(
             cut,
             about,
-            asked.preset,
+            asked.method,
             trials=trials,
             seed=asked.seed,
             history=asked.history,
@@ -160,12 +201,46 @@ def _run_car(asked: Reproduce) -> None:
             fitted,
             unseen,
             about,
-            asked.preset,
+            asked.method,
             seed=asked.seed,
             history=asked.history,
             progress=report,
         )
     _show_scores(scores, asked.out)
+
+
+def _run_beyond(asked: Reproduce) -> None:
+    from offmap.paper.beyond import (
+        NOISE,
+        Cell,
+        complete_cell,
+        is_finished,
+        stage_count,
+        summarise,
+    )
+    from offmap.paper.beyond_tables import save, tables
+    from offmap.paper.cases import CASES
+
+    trials = 10 if asked.trials is None else asked.trials
+    cells = [
+        Cell(system, noise, asked.method, trials, asked.seed, not asked.undeclared)
+        for noise in asked.noise or NOISE
+        for system in asked.systems or CASES
+    ]
+    waiting = [cell for cell in cells if asked.fresh or not is_finished(cell, asked.out)]
+    if len(waiting) < len(cells):
+        done = len(cells) - len(waiting)
+        console.print(f"{done} of {len(cells)} cells are in {asked.out} already", highlight=False)
+    with progress(len(waiting) * stage_count(trials)) as report:
+        for cell in waiting:
+            complete_cell(cell, asked.out, fresh=asked.fresh, progress=report)
+    records = [complete_cell(cell, asked.out) for cell in cells]
+    for rendered in tables(records):
+        console.print(rendered)
+    for reason in dict.fromkeys(why for record in records for why in record["skipped"].values()):
+        console.print(f"Left out: {reason}", highlight=False, markup=False)
+    summary = summarise(cells[0].family, asked.out)
+    console.print(f"Numbers: {summary}; tables: {save(summary)}", highlight=False)
 
 
 def _show_scores(scores: "Scores", out: Path) -> None:

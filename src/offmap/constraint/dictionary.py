@@ -20,19 +20,32 @@ _BLOCK = 40_000  # supports examined at once
 _SHARE = 1e-3  # a term that contributes less than this share of the largest is not one
 _INDEPENDENT = 0.2  # least singular value of unit rows that count as different constraints
 _ROUND_OFF = 1e-14
+_AS_GOOD = 2.0  # an equation with a residual up to this multiple of the best one's is as good
+_EXACT = 0.3  # and so are all with a residual below this share of the noise expected
 
 
 class Library(eqx.Module):
-    """The functions φ(x): 1, and for each state itself, its sine and its cosine."""
+    """The functions φ(x): 1, each state, sines and cosines; an angle by its sine and cosine alone.
+
+    An angle and the same angle after a full turn are one state: no constraint tells them apart.
+    """
 
     names: tuple[str, ...] = eqx.field(static=True)
     trigonometric: tuple[int, ...] = eqx.field(static=True)
     """States whose sine and cosine are offered: the declared angles, or all if none is declared."""
+    angles: tuple[int, ...] = eqx.field(static=True, default=())
+    """States that are known to be angles."""
+
+    @property
+    def plain(self) -> tuple[int, ...]:
+        """States that are offered as they are."""
+        return tuple(i for i in range(len(self.names)) if i not in self.angles)
 
     def __call__(self, x: Float[Array, " n"]) -> Float[Array, " k"]:
         """Value of every function at one state."""
+        plain = x[jnp.array(self.plain, dtype=int)]
         trig = x[jnp.array(self.trigonometric, dtype=int)]
-        return jnp.concatenate([jnp.ones(1), x, jnp.sin(trig), jnp.cos(trig)])
+        return jnp.concatenate([jnp.ones(1), plain, jnp.sin(trig), jnp.cos(trig)])
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -40,7 +53,7 @@ class Library(eqx.Module):
         angles = [self.names[i] for i in self.trigonometric]
         return (
             "",
-            *self.names,
+            *(self.names[i] for i in self.plain),
             *(f"sin({name})" for name in angles),
             *(f"cos({name})" for name in angles),
         )
@@ -183,6 +196,11 @@ def _candidates(
                 (size, int(degree[s].sum()), float(r), s, w)
                 for s, w, r in zip(block[good], weights[good], ratio[good], strict=True)
             ]
+    # Noise may be far below what the dynamics took for it: then only equations as good as the best
+    # of three terms are meant by "obeyed".
+    best = min((item[2] for item in found), default=0.0)
+    allowed = max(_AS_GOOD * best, _EXACT)
+    found = [item for item in found if item[2] <= allowed]
     found.sort(key=lambda item: item[:3])
     return [(support, weights, ratio) for _, _, ratio, support, weights in found]
 

@@ -37,8 +37,13 @@ from offmap.pseudometric import (
 )
 from offmap.types import VectorField
 
-_NOISE_FLOORS = ((0.0, 0.0), (0.01, 0.5), (0.03, 0.5))
-"""Least noise, relative to the size of x', and the share of a residual controls may explain."""
+_NOISE_FLOORS = (0.0, 0.01, 0.03)
+"""Least noise that is tried, one after the other, relative to the size of x'."""
+_CLEAN = 1e-3
+"""Noise, relative to the spread of x', below which only the controls can explain what of a residual
+goes with them. Above, errors of derivatives can: they are smooth in time, as controls are."""
+_EFFECT = 0.5
+"""Share of a residual that controls must then explain to be said to matter."""
 
 
 @dataclass(frozen=True)
@@ -218,8 +223,9 @@ def fit_dictionary(
     features = np.asarray(jax.vmap(library)(jnp.asarray(samples.x[own])))
     spread, size = _spread(samples.xdot[own]), np.sqrt(np.mean(samples.xdot[own] ** 2, axis=0))
     rows: list[DictionaryRow] = []
-    for floor, effect in _NOISE_FLOORS:
+    for floor in _NOISE_FLOORS:
         if not rows:
+            effect = 0.0 if max(floor, float(np.max(noise))) < _CLEAN else _EFFECT
             level = np.maximum(noise * spread, floor * size)
             rows = discover(
                 library, features, samples.xdot[own], samples.u[own], level, effect=effect

@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from offmap.gp.expansion import AbstractGPs
 from offmap.gp.fit import GPConfig, fit_gps
 from offmap.gp.kernels import KernelName
+from offmap.gp.verdict import level_with_best, root_mean
 
 _EDGE = 0.2  # share of the points held out
-_LEVEL = 1.05  # errors within this ratio count as equal
-_FLOOR = 1e-6  # and so do all errors below this share of the outputs' spread
+_FOLDS = 4  # in which groups that are not at the edge are left out
+_FLOOR = 1e-6  # errors below this share of the outputs' spread leave nothing to improve
 
 
 def edge_points(x: Float[np.ndarray, "N d"], groups: np.ndarray | None = None) -> np.ndarray:
@@ -23,15 +25,27 @@ def edge_points(x: Float[np.ndarray, "N d"], groups: np.ndarray | None = None) -
     With `groups`, the outermost fifth of whole groups: neighbours in time share their errors, and
     a held-out sample whose neighbours are not held out is no test.
     """
-    spread = x.std(axis=0)
-    reach = np.max(np.abs(x - np.median(x, axis=0)) / np.where(spread > 0, spread, 1.0), axis=1)
     if groups is not None and len(np.unique(groups)) > 1:
-        codes = np.unique(groups)
-        far = np.argsort([np.median(reach[groups == code]) for code in codes])
-        return np.isin(groups, codes[far[-max(1, round(_EDGE * len(codes))) :]])
+        codes = groups_by_reach(x, groups)
+        return np.isin(groups, codes[-max(1, round(_EDGE * len(codes))) :])
     edge = np.zeros(len(x), dtype=bool)
-    edge[np.argsort(reach)[-max(1, int(_EDGE * len(x))) :]] = True
+    edge[np.argsort(_reach(x))[-max(1, int(_EDGE * len(x))) :]] = True
     return edge
+
+
+def groups_by_reach(x: Float[np.ndarray, "N d"], groups: np.ndarray) -> np.ndarray:
+    """The groups, from the one in the middle of the points to the outermost, by their medians."""
+    order = np.lexsort([_reach(x), groups])
+    codes, first, count = np.unique(groups[order], return_index=True, return_counts=True)
+    sorted_reach = _reach(x)[order]
+    median = (sorted_reach[first + (count - 1) // 2] + sorted_reach[first + count // 2]) / 2
+    return codes[np.argsort(median)]
+
+
+def _reach(x: Float[np.ndarray, "N d"]) -> Float[np.ndarray, " N"]:
+    """Largest standardised coordinate of each point."""
+    spread = x.std(axis=0)
+    return np.max(np.abs(x - np.median(x, axis=0)) / np.where(spread > 0, spread, 1.0), axis=1)
 
 
 def choose_kernel(
@@ -58,7 +72,7 @@ def choose_kernel(
     # Outputs of a row of Γ share a scale: one that is zero up to round-off must not decide.
     size = np.sqrt(np.mean(y**2, axis=0))
     spread = np.maximum(y.std(axis=0), 1e-3 * size.max()) if config.centre else size.max()
-    scores: dict[KernelName, float] = {}
+    errors: dict[str, np.ndarray] = {}
     for name in candidates:
         gps = fit_gps(
             x[~edge],
@@ -69,11 +83,45 @@ def choose_kernel(
             controls=controls,
         )
         error = (np.asarray(_mean_at(gps, jnp.asarray(x[edge]))) - y[edge]) / spread
-        scores[name] = float(np.sqrt(np.mean(error**2)))
-        if scores[name] <= _FLOOR:
+        errors[name] = by_group(error, None if groups is None else groups[edge])
+        if groups is not None:
+            inside = _inside_errors(gps, x, y, groups, edge, spread)
+            errors[name] = np.concatenate([errors[name], inside])
+        if np.mean(errors[name]) <= _FLOOR**2:
             break
-    least = max(min(scores.values()), _FLOOR)
-    return next(name for name, score in scores.items() if score <= _LEVEL * least), scores
+    level, scores = level_with_best(errors, _FLOOR), root_mean(errors)
+    winner = next(name for name in candidates if name in level)
+    return winner, {name: scores[name] for name in candidates if name in scores}
+
+
+def _inside_errors(
+    gps: AbstractGPs,
+    x: np.ndarray,
+    y: np.ndarray,
+    groups: np.ndarray,
+    edge: np.ndarray,
+    spread: np.ndarray | float,
+) -> Float[np.ndarray, " G"]:
+    """Errors on the groups that are not at the edge, left out in turn, at fixed hyperparameters.
+
+    Few groups are at the edge; these tell whether a difference there is chance.
+    """
+    errors = []
+    inner = groups_by_reach(x[~edge], groups[~edge])
+    for fold in np.array_split(inner, min(_FOLDS, len(inner))):
+        out = np.isin(groups, fold)
+        mean = _mean_at(gps.conditioned(x[~out], y[~out]), jnp.asarray(x[out]))
+        errors.append(by_group((np.asarray(mean) - y[out]) / spread, groups[out]))
+    return np.concatenate(errors)
+
+
+def by_group(error: Float[np.ndarray, "E p"], groups: np.ndarray | None) -> Float[np.ndarray, " G"]:
+    """Mean squared error of each group of rows; each row is its own without groups."""
+    squared = np.mean(error**2, axis=1)
+    if groups is None:
+        return squared
+    _, index = np.unique(groups, return_inverse=True)
+    return np.bincount(index, squared) / np.bincount(index)
 
 
 def edge_errors(

@@ -144,7 +144,7 @@ def reproduce(
     }
     return Result(
         experiment,
-        preset,
+        preset if declare_angles else f"{preset}-undeclared",
         seed,
         trials,
         time.perf_counter() - began,
@@ -236,7 +236,8 @@ def predict_trial(variants: dict[str, Model], trial: Trial) -> dict[str, np.ndar
             predictor = eqx.tree_at(lambda p: p.dynamics, variant.predictor, shared)
             model = replace(variant, predictor=predictor)
         predicted[projection] = model.rollout(trial.test_starts, trial.test_controls)
-    predicted["offline"] = variants["approx"].rollout(trial.test_starts, trial.test_controls)
+    if "approx" in variants:
+        predicted["offline"] = variants["approx"].rollout(trial.test_starts, trial.test_controls)
     return predicted
 
 

@@ -72,7 +72,7 @@ class Experiment:
         """The offline data set: many short trajectories under random controls."""
         box = self.ood_offline_box if out_of_distribution else self.id_box
         start_key, control_key = jax.random.split(key)
-        starts = box.sample(start_key, self.offline_trajectories)
+        starts = self._sample(box, start_key, self.offline_trajectories)
         controls = self.system.controls.sample(
             control_key, self.offline_trajectories, self.offline_steps
         )
@@ -91,9 +91,9 @@ class Experiment:
         """An online trajectory and its tests; the same key gives the same motion in every row."""
         start_key, online_key, test_key, noise_key = jax.random.split(key, 4)
         box = self.ood_online_box if row.out_of_distribution else self.id_box
-        start = box.sample(start_key)
+        start = self._sample(box, start_key, 1)
         online_controls = self._held(online_key, self.online_actions, 1)
-        online_states = self._simulate(start[None], online_controls)[0]
+        online_states = self._simulate(start, online_controls)[0]
         test_controls = self._held(test_key, self.test_actions, self.tests)
         test_starts = jnp.broadcast_to(online_states[-1], (self.tests, self.system.n))
         return Trial(
@@ -102,6 +102,9 @@ class Experiment:
             np.asarray(test_controls),
             np.asarray(self._simulate(test_starts, test_controls)),
         )
+
+    def _sample(self, box: Box, key: PRNGKeyArray, count: int) -> Float[Array, "count n"]:
+        return jax.vmap(self.system.normalise)(box.sample(key, count))
 
     def _held(self, key: PRNGKeyArray, actions: int, count: int) -> Float[Array, "count T m"]:
         chosen = self.system.controls.sample(key, count, actions)

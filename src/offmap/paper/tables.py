@@ -35,15 +35,17 @@ def table(result: Result) -> Table:
                 column = f"{dynamics}/{projection}"
                 found = statistics(result.errors[row.key][column])
                 printed = PAPER[name][row.key].get(column)
-                ours = f"{_short(found['mean'], 3)}±{_short(found['std'], 2)}"
+                ours = f"{short(found['mean'], 3)}±{short(found['std'], 2)}"
                 theirs = f"{printed[0]:.2f}±{printed[1]:.2f}" if printed else "–"
                 cells.append(f"[bold]{ours}[/bold]\n[dim]{theirs}[/dim]")
             rendered.add_row(row.title if dynamics == "GP" else "", dynamics, *cells)
     return rendered
 
 
-def _short(value: float, digits: int) -> str:
+def short(value: float, digits: int) -> str:
     """A number in few characters, so that the table fits 80 columns."""
+    if value >= 1e4:
+        return f"{value:.0e}"
     if value >= 100:
         return f"{value:.0f}"
     if value >= 0.01:

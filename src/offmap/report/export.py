@@ -55,6 +55,7 @@ def _gamma(gamma: Gamma) -> dict[str, Any]:
     if isinstance(gamma, DictionaryConstraint):
         return {
             "kind": "dictionary",
+            "plain": list(gamma.library.plain),
             "trigonometric": list(gamma.library.trigonometric),
             "weights": _array(gamma.weights),
         }

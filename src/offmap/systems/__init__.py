@@ -2,6 +2,7 @@
 
 from offmap.systems.base import Box, System
 from offmap.systems.quadrotor import planar_quadrotor
+from offmap.systems.quadrotor3d import quadrotor3d
 from offmap.systems.unicycle import unicycle
 from offmap.systems.wheeled import (
     bicycle,
@@ -16,6 +17,7 @@ __all__ = [
     "System",
     "bicycle",
     "planar_quadrotor",
+    "quadrotor3d",
     "rolling_disk",
     "slipping_unicycle",
     "tanh_unicycle",

@@ -1,5 +1,6 @@
 """What every simulated system has: dynamics, true constraint, names and boxes to sample from."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -34,6 +35,10 @@ class Box:
         return jax.random.uniform(key, (*shape, len(self.low)), minval=low, maxval=high)
 
 
+def _as_it_is(x: Float[Array, " n"]) -> Float[Array, " n"]:
+    return x
+
+
 @dataclass(frozen=True)
 class System:
     """A simulated robot: x' = f(x, u), the constraint Γ(x) it obeys, and where it is driven."""
@@ -46,6 +51,8 @@ class System:
     f: VectorField
     gamma: Gamma
     controls: Box
+    normalise: Callable[[Array], Array] = _as_it_is
+    """Takes a point of a box to a state the robot can have, where not every point is one."""
 
     @property
     def n(self) -> int:

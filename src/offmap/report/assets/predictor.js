@@ -128,7 +128,8 @@ const offmapPredictor = (() => {
     const weights = decode(spec.weights);
     return (x) => {
       const angles = spec.trigonometric.map((i) => x[i]);
-      const terms = [1, ...x, ...angles.map(Math.sin), ...angles.map(Math.cos)];
+      const plain = spec.plain.map((i) => x[i]);
+      const terms = [1, ...plain, ...angles.map(Math.sin), ...angles.map(Math.cos)];
       return weights.map((byTerm) => {
         const row = new Float64Array(byTerm[0].length);
         byTerm.forEach((w, k) => w.forEach((v, q) => { row[q] += v * terms[k]; }));

@@ -1,0 +1,37 @@
+"""Which candidates held-out data cannot tell from the best: the one rule behind every choice."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+LEVEL = 1.02
+"""Errors within this ratio count as equal."""
+_UNSURE = 1.25  # and so do those within this one, if chance explains the difference
+_CHANCE = 2.0  # standard errors that chance explains
+
+
+def root_mean(errors: Mapping[str, Float[np.ndarray, " G"]]) -> dict[str, float]:
+    """Root mean square error of each candidate."""
+    return {name: float(np.sqrt(np.mean(squared))) for name, squared in errors.items()}
+
+
+def level_with_best(errors: Mapping[str, Float[np.ndarray, " G"]], floor: float) -> tuple[str, ...]:
+    """The candidates whose held-out errors are not clearly above the least, in their order.
+
+    `errors` holds mean squared errors over G groups of held-out data, the same groups for all
+    candidates, such as trajectories. A candidate is level with the best if its root mean square
+    error is within 2 %, if both are below `floor`, or if it is within 25 % and the paired
+    difference is at most two standard errors over the groups.
+    """
+    scores = {name: max(score, floor) for name, score in root_mean(errors).items()}
+    best = min(scores, key=lambda name: scores[name])
+
+    def level(name: str) -> bool:
+        ratio = scores[name] / scores[best]
+        behind = errors[name] - errors[best]
+        if ratio <= LEVEL or ratio > _UNSURE or len(behind) < 2:
+            return ratio <= LEVEL
+        return bool(behind.mean() <= _CHANCE * behind.std(ddof=1) / np.sqrt(len(behind)))
+
+    return tuple(name for name in errors if level(name))
