@@ -82,7 +82,7 @@ def _row_space(G):
 
     A row that depends on those before it gives a zero row of Q. Written out row by row, since a
     batch of small problems is then a few passes over long arrays, where a batch of calls to LAPACK
-    costs ten times as much.
+    costs five times as much.
     """
     Q: list[Any] = []
     L: list[list[Any]] = []
