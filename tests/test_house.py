@@ -18,6 +18,7 @@ PACKAGE = ROOT / "src" / "offmap"
 # A room imports from itself and from the rooms before it.
 ROOMS = (
     "types",
+    "calls",
     "threads",
     "data",
     "systems",
@@ -44,6 +45,7 @@ ROOMS = (
     "paper",
     "report",
     "control",
+    "bench",
     "cli",
 )
 

@@ -7,7 +7,8 @@ import pytest
 
 from offmap.projection import project, soft_project, tangent_projector, unit_residual
 
-SHAPES = [(3, 1), (6, 4), (5, 2), (4, 4), (3, 0)]  # (n, c): from no freedom left to no constraint
+# (n, c): from no freedom left to no constraint; seven rows are too many to be written out
+SHAPES = [(3, 1), (6, 4), (5, 2), (4, 4), (3, 0), (8, 7)]
 project_one = jax.jit(project)
 project_all = jax.jit(jax.vmap(project))
 projector_all = jax.jit(jax.vmap(tangent_projector))
@@ -140,6 +141,26 @@ def test_contradictory_rows_hold_in_the_least_squares_sense():
     expected = np.linalg.lstsq(G, -g, rcond=None)[0]
     found = project_one(x, np.column_stack([G, g]))
     np.testing.assert_allclose(found, expected, atol=1e-11)
+
+
+@pytest.mark.parametrize(("n", "c", "rank"), [(6, 4, 2), (3, 6, 2), (5, 3, 1), (8, 7, 3)])
+def test_rows_of_any_rank_agree_with_the_pseudo_inverse(n, c, rank):
+    rng = np.random.default_rng(24)
+    G = rng.normal(size=(40, c, rank)) @ rng.normal(size=(40, rank, n))
+    G /= np.linalg.norm(G, axis=2, keepdims=True)
+    xdot, g = rng.normal(size=(40, n)), rng.normal(size=(40, c))  # contradictory beyond the rank
+    inverse = np.linalg.pinv(G, rcond=1e-6)
+    expected = xdot - (inverse @ (G @ xdot[..., None] + g[..., None]))[..., 0]
+    gamma = np.concatenate([G, g[..., None]], axis=2)
+    scale = np.linalg.norm(inverse, axis=(1, 2))[:, None] ** 2  # errors grow with the condition
+    np.testing.assert_allclose(
+        np.asarray(project_all(xdot, gamma) - expected) / scale, 0, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        np.asarray(projector_all(gamma) - (np.eye(n) - inverse @ G)) / scale[..., None],
+        0,
+        atol=1e-12,
+    )
 
 
 @pytest.mark.parametrize(("n", "c"), SHAPES)

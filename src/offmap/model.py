@@ -1,5 +1,6 @@
 """The fitted model: a vector field, what was discovered, and how to fold in more data."""
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from offmap.calls import Unpacked
 from offmap.config import Config
 from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_equations
 from offmap.data import Dataset, Trajectory, complete_history
@@ -117,12 +119,20 @@ class Model:
         """
         x, u = _batch(x, self.dataset.n, "x", 1), _batch(u, self.dataset.m, "u", 1)
         shape = _broadcast(x.shape[:-1], u.shape[:-1], "x and u")
-        flat_x = np.broadcast_to(x, (*shape, x.shape[-1])).reshape(-1, x.shape[-1])
-        flat_u = np.broadcast_to(u, (*shape, u.shape[-1])).reshape(-1, u.shape[-1])
-        predictor = self.predictor if return_std else self.means
-        results = _predict(predictor, flat_x, flat_u, return_std)
-        mean, std = (np.asarray(result).reshape(*shape, self.dataset.n) for result in results)
-        return (mean, std) if return_std else mean
+        x, u = _flat(x, shape, 1), _flat(u, shape, 1)
+        if not return_std:
+            return np.asarray(self._unpacked.call(_predict, x, u)).reshape(*shape, self.dataset.n)
+        mean, std = self._unpacked_whole.call(_predict_with_std, x, u)
+        shape = (*shape, self.dataset.n)
+        return np.asarray(mean).reshape(shape), np.asarray(std).reshape(shape)
+
+    @cached_property
+    def _unpacked(self) -> Unpacked:
+        return Unpacked(self.means)
+
+    @cached_property
+    def _unpacked_whole(self) -> Unpacked:
+        return Unpacked(self.predictor)
 
     def rollout(
         self, x0: Any, controls: Any, dt: float | None = None, *, before: Any = None
@@ -142,12 +152,14 @@ class Model:
             controls = complete_history(controls, self.dataset.control_names, past)
         controls = _batch(controls, self.dataset.m, "controls", 2)
         shape = _broadcast(x0.shape[:-1], controls.shape[:-2], "x0 and controls")
-        flat_x = np.broadcast_to(x0, (*shape, x0.shape[-1])).reshape(-1, x0.shape[-1])
-        steps = controls.shape[-2:]
-        count = int(np.prod(shape))
-        flat_u = np.broadcast_to(controls, (*shape, *steps)).reshape(count, *steps)
-        states = _rollout(self.means, flat_x, flat_u, dt, self.config.integrator)
-        return np.asarray(states).reshape(*shape, steps[0] + 1, self.dataset.n)
+        states = self._unpacked.call(
+            _rollout,
+            _flat(x0, shape, 1),
+            _flat(controls, shape, 2),
+            np.float64(dt),
+            integrator=self.config.integrator,
+        )
+        return np.asarray(states).reshape(*shape, controls.shape[-2] + 1, self.dataset.n)
 
     def trust(self, x: Any, u: Any) -> Float[Array, "..."]:
         """Trust in [0, 1] at states (…, n) and controls (…, m): ½ where errors are twice as large.
@@ -348,6 +360,8 @@ def _batch(values: Any, size: int, name: str, least: int) -> np.ndarray:
 
 
 def _broadcast(first: tuple[int, ...], second: tuple[int, ...], what: str) -> tuple[int, ...]:
+    if first == second:
+        return first
     try:
         return np.broadcast_shapes(first, second)
     except ValueError:
@@ -357,12 +371,20 @@ def _broadcast(first: tuple[int, ...], second: tuple[int, ...], what: str) -> tu
         ) from None
 
 
-@eqx.filter_jit
-def _predict(predictor, x, u, return_std):
-    if return_std:
-        return jax.vmap(predictor.with_std)(x, u)
-    mean = jax.vmap(predictor)(x, u)
-    return mean, mean
+def _flat(array: np.ndarray, shape: tuple[int, ...], kept: int) -> np.ndarray:
+    """The array with the leading dimensions `shape` in one, and the last `kept` as they are."""
+    last = array.shape[array.ndim - kept :]
+    if array.shape != (*shape, *last):
+        array = np.broadcast_to(array, (*shape, *last))
+    return array.reshape(math.prod(shape), *last)
+
+
+def _predict(predictor, x, u):
+    return jax.vmap(predictor)(x, u)
+
+
+def _predict_with_std(predictor, x, u):
+    return jax.vmap(predictor.with_std)(x, u)
 
 
 @eqx.filter_jit
@@ -370,7 +392,6 @@ def _trust(score, x, u):
     return jax.vmap(score)(x, u)
 
 
-@eqx.filter_jit
 def _rollout(predictor, x0, controls, dt, integrator):
     return jax.vmap(lambda x, u: rollout(predictor, x, u, dt, integrator))(x0, controls)
 

@@ -1,9 +1,12 @@
 """The nearest velocity that obeys the constraint (paper eq. projection)."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 _RANK_TOLERANCE = 1e-12
+_UNROLLED = 6  # more rows than this are too many to be written out
 
 
 def project(xdot: Float[Array, " n"], gamma: Float[Array, "c q"]) -> Float[Array, " n"]:
@@ -14,8 +17,18 @@ def project(xdot: Float[Array, " n"], gamma: Float[Array, "c q"]) -> Float[Array
     out through the pseudo-inverse and the rest still hold. With contradictory rows the result
     satisfies them in the least-squares sense.
     """
+    c = gamma.shape[0]
+    if c == 0:
+        return xdot
     G, g = _unit(gamma)
-    return xdot - _correction(G, G @ xdot + g)
+    violation = jnp.sum(G * xdot[None], axis=1) + g
+    if c == 1:
+        return xdot - G[0] * violation[0]
+    if c > _UNROLLED:
+        return xdot - G.T @ (_pseudo_inverse(G) @ violation)
+    Q, L, alive = _row_space(G)
+    amounts = _least_squares(L, alive, [violation[i] for i in range(c)])
+    return xdot - _dot(amounts, Q)
 
 
 def soft_project(
@@ -47,23 +60,73 @@ def unit_residual(xdot: Float[Array, " n"], gamma: Float[Array, "c q"]) -> Float
 def tangential(vectors: Float[Array, "n k"], gamma: Float[Array, "c q"]) -> Float[Array, "n k"]:
     """What remains of each column in the space {v : G v = 0}."""
     G, _ = _unit(gamma)
-    return vectors - _correction(G, G @ vectors)
+    c = G.shape[0]
+    if c > _UNROLLED:
+        return vectors - G.T @ (_pseudo_inverse(G) @ (G @ vectors))
+    rows = [G[0]] if c == 1 else _row_space(G)[0]
+    return vectors - _dot([q[:, None] for q in rows], [(q @ vectors)[None] for q in rows])
 
 
 def tangent_projector(gamma: Float[Array, "c q"]) -> Float[Array, "n n"]:
     """I − Gᵀ (G Gᵀ)⁺ G, the linear part of the projection."""
-    G, _ = _unit(gamma)
-    return jnp.eye(G.shape[1]) - _correction(G, G)
+    return tangential(jnp.eye(gamma.shape[1] - 1), gamma)
 
 
-def _correction(G, violation):
-    """Gᵀ (G Gᵀ)⁺ violation for unit rows G."""
-    if G.shape[0] == 0:
-        return jnp.zeros((G.shape[1], *violation.shape[1:]))
-    if G.shape[0] == 1:
-        return jnp.tensordot(G[0], violation[0], axes=0)
-    gram = G @ G.T
-    return G.T @ (jnp.linalg.pinv(gram, rtol=_RANK_TOLERANCE, hermitian=True) @ violation)
+def _pseudo_inverse(G):
+    """(G Gᵀ)⁺."""
+    return jnp.linalg.pinv(G @ G.T, rtol=_RANK_TOLERANCE, hermitian=True)
+
+
+def _row_space(G):
+    """G = L Q by modified Gram–Schmidt: orthonormal rows Q, lower triangular L, and which count.
+
+    A row that depends on those before it gives a zero row of Q. Written out row by row, since a
+    batch of small problems is then a few passes over long arrays, where a batch of calls to LAPACK
+    costs five times as much.
+    """
+    Q: list[Any] = []
+    L: list[list[Any]] = []
+    alive: list[Any] = []
+    for row in G:
+        shares = []
+        rest = row
+        for q in Q:
+            shares.append(jnp.sum(rest * q))
+            rest = rest - shares[-1] * q
+        squared = jnp.sum(rest**2)
+        counts = squared > _RANK_TOLERANCE
+        norm = jnp.sqrt(jnp.where(counts, squared, 1.0))
+        Q.append(rest * jnp.where(counts, 1 / norm, 0.0))
+        L.append([*shares, jnp.where(counts, norm, 0.0)])
+        alive.append(counts)
+    return Q, L, alive
+
+
+def _least_squares(L, alive, right):
+    """L⁺ right: Lᵀ L y = Lᵀ right by Cholesky, with y = 0 where L has a zero column."""
+    c = len(L)
+    factor: list[list[Any]] = [[] for _ in range(c)]
+    inverse: list[Any] = []
+    half: list[Any] = []
+    for j in range(c):
+        for i in range(j, c):
+            entry = _dot([L[k][i] for k in range(i, c)], [L[k][j] for k in range(i, c)])
+            factor[i].append(entry - _dot(factor[i][:j], factor[j][:j]))
+        inverse.append(jnp.where(alive[j], 1 / jnp.sqrt(jnp.where(alive[j], factor[j][j], 1)), 0))
+        for i in range(j, c):
+            factor[i][j] = factor[i][j] * inverse[j]
+        entry = _dot([L[k][j] for k in range(j, c)], right[j:])
+        half.append((entry - _dot(factor[j][:j], half)) * inverse[j])
+    y: list[Any] = []
+    for j in reversed(range(c)):
+        below = [factor[i][j] for i in range(j + 1, c)]
+        y.insert(0, (half[j] - _dot(below, y)) * inverse[j])
+    return y
+
+
+def _dot(first, second):
+    """Σ firstᵢ secondᵢ, of numbers or arrays; 0 if there are none."""
+    return sum((a * b for a, b in zip(first, second, strict=True)), start=0.0)
 
 
 def _unit(gamma: Float[Array, "c q"]) -> tuple[Float[Array, "c n"], Float[Array, " c"]]:

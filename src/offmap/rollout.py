@@ -15,7 +15,7 @@ def step(
     f: VectorField,
     x: Float[Array, " n"],
     u: Float[Array, " m"],
-    dt: float,
+    dt: float | Float[Array, ""],
     integrator: Integrator = "euler",
 ) -> Float[Array, " n"]:
     """One step of length dt with the control held."""
@@ -34,7 +34,7 @@ def rollout(
     f: VectorField,
     x0: Float[Array, " n"],
     controls: Float[Array, "T m"],
-    dt: float,
+    dt: float | Float[Array, ""],
     integrator: Integrator = "euler",
 ) -> Float[Array, "S n"]:
     """States x₀ … x_T under the T given controls, each held for dt."""

@@ -10,6 +10,7 @@ import jax
 import tyro
 from threadpoolctl import threadpool_limits
 
+from offmap.cli.bench import Bench
 from offmap.cli.console import fail
 from offmap.cli.fit import Fit
 from offmap.cli.inspect import Inspect
@@ -24,6 +25,7 @@ Command = (
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
 
