@@ -1,7 +1,7 @@
 """All settings of a fit in one record, and the two presets."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from offmap.constraint import ConstraintConfig
 from offmap.gp import GPConfig, KernelName
@@ -10,6 +10,7 @@ from offmap.pseudometric import PseudometricConfig
 from offmap.rollout import Integrator
 
 Preset = Literal["default", "paper"]
+Representation = Literal["dictionary", "projector", "rows"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,10 @@ class Config:
     constraint: ConstraintConfig = field(default_factory=ConstraintConfig)
     selection_points: int = 400
     """Samples on which candidate kernels are compared."""
-    dictionary: bool = False
-    """Also search for constraints that are short equations."""
+    representations: tuple[Representation, ...] = ("rows",)
+    """How a constraint may be held: as short equations over a dictionary of terms, which are taken
+    wherever they say all there is to say; else by the projector onto the normal space or by the
+    paper's rows, whichever is better at the held-out edge."""
     tangent: bool = False
     """Also learn the dynamics in the tangent frame of the constraint."""
     hold_out: Literal["samples", "trajectories"] = "samples"
@@ -49,6 +52,17 @@ class Config:
                 f'`project` is "none" or "learned"; got {self.project!r}. To give a known Γ, pass '
                 f"the function itself to `fit`."
             )
+        known = get_args(Representation)
+        if not self.representations or not set(self.representations) <= set(known):
+            raise ValueError(
+                f"`representations` are one or more of {known}; got {self.representations}. Choose "
+                f"among them."
+            )
+        if self.representations == ("dictionary",):
+            raise ValueError(
+                "Not every constraint is a short equation; got representations=('dictionary',). "
+                "Add 'rows' or 'projector' for those that are not."
+            )
 
     @staticmethod
     def preset(name: Preset) -> "Config":
@@ -61,7 +75,7 @@ class Config:
                 discovery_points=2000,
                 embed_angles=True,
                 kernels=("linear", "bilinear", "affine", "rbf+linear", "rbf"),
-                dictionary=True,
+                representations=("dictionary", "projector", "rows"),
                 tangent=True,
             )
         raise ValueError(f'A preset is "default" or "paper"; got {name!r}. Choose one of them.')

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from offmap.constraint import DictionaryConstraint, LearnedConstraint
+from offmap.constraint import DictionaryConstraint, LearnedConstraint, ProjectorConstraint
 from offmap.dynamics import Dynamics
 from offmap.gp import AbstractGPs, AbstractKernel
 from offmap.gp.kernels import RBF, ControlAffine, Cosine, Linear, Product, Sum
@@ -181,6 +181,11 @@ def _gamma(
             gps = _exportable(row.gps, "A row of Γ")
             means.append(_mean(casadi, gps, _reduced(casadi, row.reduction, x)).T)
         rows = casadi.vertcat(*means)
+    elif isinstance(gamma, ProjectorConstraint):
+        raise ValueError(
+            "A constraint held as a projector cannot be exported to CasADi, which has no branches "
+            "for reading rows off it. Fit with Config(representations=('dictionary', 'rows'))."
+        )
     else:
         raise ValueError(
             f"A constraint given as a Python function cannot be exported; got "

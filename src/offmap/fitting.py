@@ -1,5 +1,6 @@
 """Fit the whole pipeline: the one place that composes the stages."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -11,10 +12,14 @@ from jaxtyping import Array
 from offmap.angles import find_angles
 from offmap.config import Config, Preset
 from offmap.constraint import (
+    ConstraintFit,
     DictionaryConstraint,
     Library,
+    NormalSpace,
+    choose_representation,
     find_normal_space,
     fit_dictionary,
+    fit_projector,
     fit_rows,
 )
 from offmap.data import Dataset, Samples
@@ -301,12 +306,13 @@ def _choose(
 
 
 def _discover(model: Model) -> Model:
-    """Learn the constraint: short equations where they explain it all, else rows (paper IV-B)."""
+    """Learn the constraint: short equations where they explain it all, else a learned Γ̂(x)."""
     dataset, config, key = model.dataset, model.config, stage_keys(model.seed).constraint
     samples, primary = dataset.samples(), dataset.sources.index(model.primary)
     space = find_normal_space(model.world, samples, primary, key=key, config=config.constraint)
-    found = None
-    if config.dictionary:
+    found: ConstraintFit | None = None
+    name, errors = "dictionary", dict[str, float]()
+    if "dictionary" in config.representations:
         found = fit_dictionary(
             space,
             samples,
@@ -317,8 +323,24 @@ def _discover(model: Model) -> Model:
             config=config.constraint,
         )
     if found is None or found.c < space.c:
-        found = fit_rows(space, dataset.state_names, key=key, config=config.constraint)
+        units = np.append(np.where(samples.xdot.std(axis=0) > 0, samples.xdot.std(axis=0), 1.0), 1)
+        found, name, errors = choose_representation(space, units, _learners(model, units))
+    choices = replace(model.choices, representation=name, representations=errors)
+    model = replace(model, choices=choices)
     return constrain(replace(model, constraint_fit=found), found.gamma)
+
+
+def _learners(model: Model, units: np.ndarray) -> dict[str, Callable[[NormalSpace], ConstraintFit]]:
+    """Ways to learn a constraint that is no short equation."""
+    names, config = model.dataset.state_names, model.config.constraint
+    key, angles = stage_keys(model.seed).constraint, model.dataset.angle_indices
+    ways = {
+        "projector": lambda space: fit_projector(
+            space, names, angles, units, key=key, config=config
+        ),
+        "rows": lambda space: fit_rows(space, names, key=key, config=config),
+    }
+    return {name: way for name, way in ways.items() if name in model.config.representations}
 
 
 def _library(dataset: Dataset) -> Library:

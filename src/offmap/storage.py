@@ -31,6 +31,7 @@ from offmap.constraint import (
     LearnedConstraint,
     Library,
     NormalSpace,
+    ProjectorConstraint,
 )
 from offmap.constraint.learned import Row
 from offmap.data import Dataset, Trajectory
@@ -47,7 +48,7 @@ from offmap.summary import Choices
 from offmap.tangent import TangentFrame
 
 FORMAT = "offmap model"
-VERSION = 1
+VERSION = 2
 """Raised when files written by a new version can no longer be read by an old one."""
 
 _CLASSES: dict[str, type] = {}
@@ -68,7 +69,7 @@ register(InducedGPs, Knowledge, StraightMean)
 register(MLPConfig, MLPEnsemble)
 register(Features, Reduction, Pseudometric, Dynamics, TangentFrame)
 register(ConstraintFit, NormalSpace, Equation, Row, LearnedConstraint)
-register(DictionaryConstraint, Library)
+register(DictionaryConstraint, Library, ProjectorConstraint)
 
 
 @contextmanager

@@ -28,6 +28,10 @@ class Choices:
     """The kernel of the dynamics; of two that extrapolate equally well, the simpler."""
     tangent_kernel: str = ""
     """The kernel of the dynamics in the tangent frame."""
+    representation: str = ""
+    """How the constraint is held: "dictionary", "projector" or "rows"."""
+    representations: dict[str, float] = field(default_factory=dict)
+    """Error of each representation at the held-out edge; empty where none had to be compared."""
     angles: tuple[str, ...] = ()
     """States that were found to be angles; empty where they were declared."""
 
@@ -71,6 +75,9 @@ def summarise(
         lines.append(f"kernel      {_ranked(choices.kernels, choices.kernel)}")
     rejected = choices.used == "none"
     lines += _constraints(retained.constraint, singular_values, equations, rejected)
+    if choices.representations:
+        held = _ranked(choices.representations, choices.representation)
+        lines.append(f"            held as {held}")
     if len(choices.structure) > 1:
         lines.append(f"structure   {_ranked(choices.structure, choices.used)}")
         if choices.rollouts:

@@ -1,6 +1,7 @@
 """Which motions are impossible: normal spaces from derivative stacks, and a learned Γ̂(x)."""
 
 from offmap.constraint.basis import align_signs, rref, unit_rows
+from offmap.constraint.choice import choose_representation
 from offmap.constraint.dictionary import DictionaryConstraint, Library
 from offmap.constraint.equations import Equation, readable_equations
 from offmap.constraint.learned import (
@@ -19,6 +20,7 @@ from offmap.constraint.normal_space import (
     normal_space,
     spread_actions,
 )
+from offmap.constraint.projector import ProjectorConstraint, fit_projector
 
 __all__ = [
     "ConstraintConfig",
@@ -28,12 +30,15 @@ __all__ = [
     "LearnedConstraint",
     "Library",
     "NormalSpace",
+    "ProjectorConstraint",
     "align_signs",
+    "choose_representation",
     "count_constraints",
     "derivative_stack",
     "find_normal_space",
     "fit_constraint",
     "fit_dictionary",
+    "fit_projector",
     "fit_rows",
     "normal_space",
     "readable_equations",

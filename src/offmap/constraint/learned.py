@@ -35,7 +35,7 @@ from offmap.pseudometric import (
     fit_pseudometrics,
     retained_inputs,
 )
-from offmap.types import VectorField
+from offmap.types import Gamma, VectorField
 
 _NOISE_FLOORS = (0.0, 0.01, 0.03)
 """Least noise that is tried, one after the other, relative to the size of x'."""
@@ -116,7 +116,7 @@ class LearnedConstraint(eqx.Module):
 class ConstraintFit:
     """What the constraint stage found; `gamma` is None where there is no constraint."""
 
-    gamma: LearnedConstraint | DictionaryConstraint | None
+    gamma: Gamma | None
     normal_space: NormalSpace
     rows: Float[np.ndarray, "N c q"]
     """The training labels Γ_approx."""

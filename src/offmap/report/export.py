@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from offmap.constraint import DictionaryConstraint, LearnedConstraint
+from offmap.constraint import DictionaryConstraint, LearnedConstraint, ProjectorConstraint
 from offmap.dynamics import Dynamics
 from offmap.gp import AbstractGPs, AbstractKernel
 from offmap.model import Predictor
@@ -64,6 +64,11 @@ def _gamma(gamma: Gamma) -> dict[str, Any]:
             {"reduction": _reduction(row.reduction), "gps": _gps(row.gps)} for row in gamma.rows
         ]
         return {"kind": "rows", "rows": rows}
+    if isinstance(gamma, ProjectorConstraint):
+        raise NotExportable(
+            "A page can evaluate equations and rows; this constraint is held as a projector. Its "
+            "predictions are drawn, but cannot be steered."
+        )
     raise NotExportable(
         "A page can evaluate constraints that offmap learned; this one is a Python function. "
         "Its predictions are drawn, but cannot be steered."
