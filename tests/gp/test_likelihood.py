@@ -9,7 +9,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from offmap.gp import RBF, Cosine, Linear, Product, Sum, log_marginal_likelihood
-from offmap.gp import likelihood as module
+from offmap.gp import triangular as module
 from offmap.gp.fit import _NOISE, maximise_likelihood
 from offmap.gp.kernels import bounds, kernel_named
 from offmap.gp.likelihood import JITTER
@@ -150,8 +150,9 @@ def test_outputs_are_fitted_independently():
 def test_the_inverse_by_blocks_is_the_inverse(monkeypatch):
     monkeypatch.setattr(module, "_WHOLE", 8)
     monkeypatch.setattr(module, "_BLOCK", 5)
+    monkeypatch.setattr(module, "_WORTH", 10)
     rng = np.random.default_rng(0)
-    for size in (8, 9, 33, 50):
+    for size in (8, 9, 33, 50, 101):
         root = rng.normal(size=(size, size))
         K = root @ root.T + size * np.eye(size)
         inverse = module.inverse_from_factor(jnp.linalg.cholesky(jnp.asarray(K)))
