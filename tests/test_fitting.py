@@ -49,6 +49,17 @@ def test_predictions_hold_at_places_and_headings_without_data(model):
     np.testing.assert_allclose(model.predict(x, u), true, atol=1e-7)
 
 
+def test_an_angle_that_nobody_declared_is_found():
+    system = unicycle()
+    found = offmap.fit(drives(system), project="none")
+    assert found.choices.angles == found.dataset.angles == ("theta",)
+    assert found.choices.kernel == "bilinear"
+    assert "angles      theta (found" in found.summary()
+    x, u = np.array([30.0, 20.0, 3.0]), np.array([0.1, 1.0])
+    true = system.f(jnp.asarray(x), jnp.asarray(u))
+    np.testing.assert_allclose(found.predict(x, u), true, atol=1e-6)
+
+
 def test_motions_in_the_tangent_frame_obey_the_constraint(model):
     x, u = np.array([3.0, -7.0, 2.5]), np.array([0.1, 0.7])
     violation = model.constraints.gamma(x) @ np.append(model.predict(x, u), 1.0)
