@@ -38,6 +38,7 @@ ROOMS = (
     "storage",
     "trust",
     "export",
+    "sampling",
     "model",
     "heldout",
     "fitting",

@@ -21,6 +21,7 @@ from offmap.projection import project as project_onto
 from offmap.projection import soft_project, tangent_projector
 from offmap.pseudometric import Pseudometric
 from offmap.rollout import rollout
+from offmap.sampling import DrawnFields, draw_fields
 from offmap.storage import read, register, write
 from offmap.summary import Choices, Retained, summarise
 from offmap.threads import one_blas_thread
@@ -125,9 +126,23 @@ class Model:
         return (mean, std) if return_std else mean
 
     def rollout(
-        self, x0: Any, controls: Any, dt: float | None = None, *, before: Any = None
+        self,
+        x0: Any,
+        controls: Any,
+        dt: float | None = None,
+        *,
+        before: Any = None,
+        samples: int | None = None,
+        seed: int = 0,
     ) -> np.ndarray:
         """States (…, T + 1, n) from starts (…, n) under controls (…, T, m), each held for dt.
+
+        With `samples` S, states (S, …, T + 1, n): S vector fields are drawn from the posterior, and
+        each is followed through all steps, starts and controls. Their spread is how far the model
+        may be off by then: an error of f̂ is the same at every step, and does not average out. Each
+        goes through the projection or the tangent frame as the mean does, and `predict`'s standard
+        deviation is theirs in one step. Starts and controls count as known, and so does Γ. Members
+        of a neural ensemble are its draws, taken in turn.
 
         A model of past commands takes the k `before` the first, oldest first (…, k, m); without
         them the first command is taken to have held.
@@ -146,8 +161,18 @@ class Model:
         steps = controls.shape[-2:]
         count = int(np.prod(shape))
         flat_u = np.broadcast_to(controls, (*shape, *steps)).reshape(count, *steps)
-        states = _rollout(self.means, flat_x, flat_u, dt, self.config.integrator)
-        return np.asarray(states).reshape(*shape, steps[0] + 1, self.dataset.n)
+        result = (*shape, steps[0] + 1, self.dataset.n)
+        if samples is None:
+            states = _rollout(self.means, flat_x, flat_u, dt, self.config.integrator)
+            return np.asarray(states).reshape(result)
+        drawn = self.draw(samples, seed)
+        states = _sampled_rollout(drawn, flat_x, flat_u, dt, self.config.integrator, samples)
+        return np.asarray(states).reshape(samples, *result)
+
+    def draw(self, samples: int, seed: int = 0) -> DrawnFields:
+        """Vector fields drawn from the posterior; `model.draw(S)[i]` is x' = fᵢ(x, u)."""
+        own, key = self.predictor, jax.random.key(seed)
+        return draw_fields(own.dynamics, own.gamma, own.softness, samples, key=key)
 
     def trust(self, x: Any, u: Any) -> Float[Array, "..."]:
         """Trust in [0, 1] at states (…, n) and controls (…, m): ½ where errors are twice as large.
@@ -373,6 +398,15 @@ def _trust(score, x, u):
 @eqx.filter_jit
 def _rollout(predictor, x0, controls, dt, integrator):
     return jax.vmap(lambda x, u: rollout(predictor, x, u, dt, integrator))(x0, controls)
+
+
+@eqx.filter_jit
+def _sampled_rollout(drawn, x0, controls, dt, integrator, samples):
+    def one(i):
+        f = drawn[i]
+        return jax.vmap(lambda x, u: rollout(f, x, u, dt, integrator))(x0, controls)
+
+    return jax.vmap(one)(jnp.arange(samples))
 
 
 @eqx.filter_jit
