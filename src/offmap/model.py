@@ -21,7 +21,7 @@ from offmap.projection import project as project_onto
 from offmap.projection import soft_project, tangent_projector
 from offmap.pseudometric import Pseudometric
 from offmap.rollout import rollout
-from offmap.sampling import DrawnFields, draw_fields
+from offmap.sampling import Doubt, DrawnFields, draw_fields, find_doubt
 from offmap.storage import read, register, write
 from offmap.summary import Choices, Retained, summarise
 from offmap.threads import one_blas_thread
@@ -114,16 +114,18 @@ class Model:
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """X' for states (…, n) and controls (…, m) with any leading dimensions.
 
-        With `return_std=True` also the standard deviation of the latent x' after projection.
+        With `return_std=True` also the standard deviation of the latent x' after projection; see
+        `doubt`.
         """
         x, u = _batch(x, self.dataset.n, "x", 1), _batch(u, self.dataset.m, "u", 1)
         shape = _broadcast(x.shape[:-1], u.shape[:-1], "x and u")
         flat_x = np.broadcast_to(x, (*shape, x.shape[-1])).reshape(-1, x.shape[-1])
         flat_u = np.broadcast_to(u, (*shape, u.shape[-1])).reshape(-1, u.shape[-1])
-        predictor = self.predictor if return_std else self.means
-        results = _predict(predictor, flat_x, flat_u, return_std)
-        mean, std = (np.asarray(result).reshape(*shape, self.dataset.n) for result in results)
-        return (mean, std) if return_std else mean
+        mean = np.asarray(_over(self.means, flat_x, flat_u)).reshape(*shape, self.dataset.n)
+        if not return_std:
+            return mean
+        std = _over(self.doubt.std, flat_x, flat_u)
+        return mean, np.asarray(std).reshape(*shape, self.dataset.n)
 
     def rollout(
         self,
@@ -141,8 +143,8 @@ class Model:
         each is followed through all steps, starts and controls. Their spread is how far the model
         may be off by then: an error of f̂ is the same at every step, and does not average out. Each
         goes through the projection or the tangent frame as the mean does, and `predict`'s standard
-        deviation is theirs in one step. Starts and controls count as known, and so does Γ. Members
-        of a neural ensemble are its draws, taken in turn.
+        deviation is theirs in one step. Starts and controls count as known, and so does a Γ that
+        is not made of short equations. Members of a neural ensemble are its draws, taken in turn.
 
         A model of past commands takes the k `before` the first, oldest first (…, k, m); without
         them the first command is taken to have held.
@@ -171,8 +173,17 @@ class Model:
 
     def draw(self, samples: int, seed: int = 0) -> DrawnFields:
         """Vector fields drawn from the posterior; `model.draw(S)[i]` is x' = fᵢ(x, u)."""
-        own, key = self.predictor, jax.random.key(seed)
-        return draw_fields(own.dynamics, own.gamma, own.softness, samples, key=key)
+        return draw_fields(self.doubt, samples, key=jax.random.key(seed))
+
+    @cached_property
+    def doubt(self) -> Doubt:
+        """How far the model may be off, from its samples, when first asked for.
+
+        The function may be off by what a prior with room for lines says (see `offmap.gp.doubt`),
+        the weights of Γ by their standard errors.
+        """
+        own, primary = self.predictor, self.dataset.sources.index(self.primary)
+        return find_doubt(own.dynamics, own.gamma, own.softness, self.dataset.samples(), primary)
 
     def trust(self, x: Any, u: Any) -> Float[Array, "..."]:
         """Trust in [0, 1] at states (…, n) and controls (…, m): ½ where errors are twice as large.
@@ -187,7 +198,7 @@ class Model:
         shape = _broadcast(x.shape[:-1], u.shape[:-1], "x and u")
         flat_x = jnp.broadcast_to(x, (*shape, x.shape[-1])).reshape(-1, x.shape[-1])
         flat_u = jnp.broadcast_to(u, (*shape, u.shape[-1])).reshape(-1, u.shape[-1])
-        return _trust(self.trust_score, flat_x, flat_u).reshape(shape)
+        return _over(self.trust_score, flat_x, flat_u).reshape(shape)
 
     @cached_property
     def trust_score(self) -> Trust:
@@ -383,16 +394,8 @@ def _broadcast(first: tuple[int, ...], second: tuple[int, ...], what: str) -> tu
 
 
 @eqx.filter_jit
-def _predict(predictor, x, u, return_std):
-    if return_std:
-        return jax.vmap(predictor.with_std)(x, u)
-    mean = jax.vmap(predictor)(x, u)
-    return mean, mean
-
-
-@eqx.filter_jit
-def _trust(score, x, u):
-    return jax.vmap(score)(x, u)
+def _over(f, x, u):
+    return jax.vmap(f)(x, u)
 
 
 @eqx.filter_jit

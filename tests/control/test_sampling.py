@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from control_models import predictor_of
 
+from offmap.constraint import DictionaryConstraint
+from offmap.constraint.doubt import weight_doubt
 from offmap.dynamics import Dynamics, reduced_inputs
 from offmap.mlp import MLPConfig, fit_mlp
 from offmap.model import Predictor
@@ -56,12 +58,35 @@ def test_spread_grows_with_the_steps_and_not_with_their_root(model):
     assert spread[40] / spread[10] == pytest.approx(4.0, rel=0.25)
 
 
-def test_draws_obey_a_firm_constraint(model):
+def test_draws_obey_a_firm_constraint_each_its_own(model):
     states = model.rollout(np.array([0.0, 0.0, 0.4]), np.full((5, 2), 0.3), samples=4)
     velocity = np.diff(states, axis=1) / model.dataset.dt
-    rows = model.constraints.gamma(states[:, :-1])
-    left = np.einsum("stcn,stn->stc", rows[..., :-1], velocity) + rows[..., -1]
-    np.testing.assert_allclose(left, 0.0, atol=1e-9)
+    for i, weights in enumerate(model.draw(4).weights):
+        rows = jax.vmap(DictionaryConstraint(model.predictor.gamma.library, weights))(
+            states[i, :-1]
+        )
+        left = np.einsum("tcn,tn->tc", rows[..., :-1], velocity[i]) + rows[..., -1]
+        np.testing.assert_allclose(left, 0.0, atol=1e-9)
+
+
+def test_weights_are_as_far_off_as_refits_to_other_noise(model):
+    """Standard errors against the spread of least squares over many noisy copies of the data."""
+    gamma, samples = model.predictor.gamma, model.dataset.samples()
+    rng, sizes, refits = np.random.default_rng(0), [], []
+    sine, cosine = np.sin(samples.x[:, 2]), np.cos(samples.x[:, 2])
+    for _ in range(300):
+        xdot = samples.xdot + 0.05 * rng.normal(size=samples.xdot.shape)
+        # cos(theta) py' = w sin(theta) px', the larger weight being fixed
+        term = sine * xdot[:, 0]
+        w = float(term @ (cosine * xdot[:, 1]) / (term @ term))
+        refits.append(w)
+        library = gamma.library
+        weights = np.zeros(gamma.weights.shape)
+        weights[0, library.labels.index("sin(theta)"), 0] = w
+        weights[0, library.labels.index("cos(theta)"), 1] = -1.001
+        found = weight_doubt(DictionaryConstraint(library, jnp.asarray(weights)), samples.x, xdot)
+        sizes.append(np.sqrt(np.sum(found**2)))
+    assert np.median(sizes) == pytest.approx(np.std(refits), rel=0.2)
 
 
 def test_members_of_an_ensemble_are_its_draws(model):
@@ -89,4 +114,4 @@ def test_draws_ask_for_what_they_need(model):
         model.rollout(x, u, samples=0)
     with pytest.raises(ValueError, match="reduced to its mean"):
         model.mean_only().rollout(x, u, samples=2)
-    assert all(eqx.is_array(leaf) for leaf in jax.tree.leaves(model.draw(2).functions))
+    assert all(eqx.is_array(leaf) for leaf in jax.tree.leaves(model.draw(2).functions.alpha))

@@ -1,5 +1,6 @@
 """Independent Gaussian processes: kernels, exact inference, one noise level per data source."""
 
+from offmap.gp.doubt import doubtful
 from offmap.gp.draws import FunctionDraws, draw_functions
 from offmap.gp.expansion import AbstractGPs
 from offmap.gp.fit import GPConfig, complete, fit_gps, fold_in
@@ -35,6 +36,7 @@ __all__ = [
     "choose_kernel",
     "compact",
     "complete",
+    "doubtful",
     "draw_functions",
     "edge_errors",
     "fit_gps",

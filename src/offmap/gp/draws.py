@@ -5,10 +5,11 @@ function; fresh noise at every step would average out. By Matheron's rule,
 
     f(z) = g(z) + k(z, X) (K + Σ)⁻¹ (y − g(X) − e),    g ~ GP(0, k),  e ~ N(0, Σ),
 
-is a draw from the posterior if g is one from the prior. Straight kernels have few weights, and g is
-exact. Bumps are drawn as waves of random frequencies (random Fourier features), each function with
-frequencies of its own, so that mean and covariance over functions are those of the GP; what is
-approximate is only that values of g, given few waves, are not quite normal.
+is a draw from the posterior if g is one from the prior; here without its mean, that is with y = 0.
+Straight kernels have few weights, and g is exact. Bumps are drawn as waves of random frequencies
+(random Fourier features), each function with frequencies of its own, so that mean and covariance
+over functions are those of the GP; what is approximate is only that values of g, given few waves,
+are not quite normal.
 """
 
 import equinox as eqx
@@ -63,7 +64,7 @@ class DrawnGPs(eqx.Module):
 
 
 class FunctionDraws(eqx.Module):
-    """Functions drawn from the posterior of GPs; `draws[i]` is one of them."""
+    """How far functions of the posterior are from its mean; `draws[i]` is one of them."""
 
     gps: AbstractGPs
     alpha: Float[Array, "S p N"]
@@ -81,35 +82,27 @@ class FunctionDraws(eqx.Module):
         return DrawnGPs(eqx.tree_at(lambda gps: gps.alpha, self.gps, alpha), prior)
 
 
-def draw_functions(
-    gps: AbstractGPs, count: int, *, key: PRNGKeyArray, widen: Float[np.ndarray | Array, " p"]
-) -> FunctionDraws:
-    """Draw functions from the posterior, `widen` times as far from its mean as it says."""
+def draw_functions(gps: AbstractGPs, count: int, *, key: PRNGKeyArray) -> FunctionDraws:
+    """Draw how far the function may be from the posterior's mean: functions of mean 0."""
     p = gps.alpha.shape[0]
     prior_key, noise_key = jax.random.split(key)
-    keys = jax.random.split(prior_key, (count, p))
-    prior = _priors(gps.kernel, keys)
+    prior = _priors(gps.kernel, jax.random.split(prior_key, (count, p)))
     values = _at_points(prior, gps.x)
     if isinstance(gps, InducedGPs):
-        away = _away_induced(gps, values, noise_key)
+        alpha = _away_induced(gps, values, noise_key)
     elif isinstance(gps, IndependentGPs):
-        away = _away_exact(gps, values, noise_key)
+        alpha = _away_exact(gps, values, noise_key)
     else:
         raise TypeError(f"No draws are known for {type(gps).__name__}; add them to gp/draws.py.")
-    factor = jnp.asarray(widen)[None, :, None]
-    alpha = gps.alpha[None] + factor * away
-    scaled = (prior.cosines, prior.sines, prior.lines)
-    prior = eqx.tree_at(
-        lambda g: (g.cosines, g.sines, g.lines), prior, tuple(factor[..., None] * s for s in scaled)
-    )
+    centred = eqx.tree_at(lambda g: g.scaling.y_mean, gps.mean_only(), jnp.zeros(p))
     coefficients = straight_coefficients(gps.kernel, np.asarray(gps.x), np.asarray(alpha))
     if coefficients is None:
-        return FunctionDraws(gps.mean_only(), alpha, prior, None, None)
+        return FunctionDraws(centred, alpha, prior, None, None)
     drawn = jnp.asarray(coefficients) + _lines(prior)
     controls = prior.controls
     others = tuple(i for i in range(gps.x.shape[1]) if i not in controls)
-    shape = StraightMean(gps.scaling, drawn[0], controls, others, gps.points())
-    return FunctionDraws(gps.mean_only(), alpha, prior, shape, drawn)
+    shape = StraightMean(centred.scaling, drawn[0], controls, others, gps.points())
+    return FunctionDraws(centred, alpha, prior, shape, drawn)
 
 
 def _lines(prior: PriorDraw) -> Array:
