@@ -5,7 +5,8 @@
 Each system is fitted with 1 % noise on all data, without online data, by the default preset. Tests
 are the noise-free rollouts of the paper's ID and OOD rows: x' in one step against `predict`'s
 standard deviation, states of rollouts against `rollout(…, samples=S)`. Errors within one fit are
-alike, so that only coverage over several fits (seeds) says something.
+alike, so that only coverage over several fits (seeds) says something. A run goes on where an
+earlier one with the same settings and the same --out stopped.
 """
 
 import argparse
@@ -33,11 +34,15 @@ _ROUND_OFF = 1e-9  # of the spread: smaller errors are none
 
 
 def case_of(name: str) -> Case:
-    """The system with its protocol; few samples for the quadrotor, so that there is doubt."""
-    case = CASES[name]
+    """The system with its protocol; few samples for the quadrotor, so that there is doubt.
+
+    ID tests start in the box of the data.
+    """
+    experiment = CASES[name].experiment
+    experiment = replace(experiment, id_box=experiment.ood_offline_box)
     if name == "quadrotor":
-        return replace(case, experiment=replace(case.experiment, offline_trajectories=FEW))
-    return case
+        experiment = replace(experiment, offline_trajectories=FEW)
+    return replace(CASES[name], experiment=experiment)
 
 
 def noisy(case: Case, noise: float, seed: int) -> offmap.Dataset:
@@ -69,6 +74,11 @@ def coverage(model: offmap.Model, case: Case, place: str, trials: int, samples: 
     }
 
 
+def settings(arguments: argparse.Namespace) -> dict:
+    """What a record depends on, besides its system and seed."""
+    return {name: getattr(arguments, name) for name in ("noise", "trials", "samples")}
+
+
 def judge(name: str, seed: int, arguments: argparse.Namespace) -> dict:
     """Fit one system and measure all coverages."""
     began, case = time.perf_counter(), case_of(name)
@@ -81,6 +91,7 @@ def judge(name: str, seed: int, arguments: argparse.Namespace) -> dict:
     return {
         "system": name,
         "seed": seed,
+        "settings": settings(arguments),
         "structure": model.choices.used or "none",
         "kernel": kernel,
         "coverage": found,
@@ -148,8 +159,14 @@ def main() -> None:
     arguments = parser.parse_args()
     records: list[dict] = []
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    if arguments.out.exists():
+        before = json.loads(arguments.out.read_text())
+        records = [r for r in before if r["settings"] == settings(arguments)]
+    done = {(r["system"], r["seed"]) for r in records}
     for seed in range(arguments.seeds):
         for name in arguments.systems:
+            if (name, seed) in done:
+                continue
             records.append(judge(name, seed, arguments))
             print(json.dumps(records[-1]), flush=True)
             arguments.out.write_text(json.dumps(records, indent=1))
