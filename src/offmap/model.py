@@ -17,11 +17,12 @@ from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_
 from offmap.data import Dataset, Trajectory, complete_history
 from offmap.dynamics import Dynamics, compact_dynamics, complete_dynamics, update_dynamics
 from offmap.export import to_casadi
+from offmap.gp.draws import DrawnGPs, FunctionDraws, PriorDraw
 from offmap.projection import project as project_onto
 from offmap.projection import soft_project, tangent_projector
 from offmap.pseudometric import Pseudometric
 from offmap.rollout import rollout
-from offmap.sampling import Doubt, DrawnFields, draw_fields, find_doubt
+from offmap.sampling import Doubt, DrawnFields, MemberDraws, draw_fields, find_doubt
 from offmap.storage import read, register, write
 from offmap.summary import Choices, Retained, summarise
 from offmap.threads import one_blas_thread
@@ -339,6 +340,7 @@ class Model:
 
 
 register(Predictor, Model, Trust)
+register(Doubt, DrawnFields, MemberDraws, FunctionDraws, DrawnGPs, PriorDraw)
 
 
 def load(path: str | os.PathLike[str]) -> Model:
