@@ -39,6 +39,7 @@ ROOMS = (
     "storage",
     "trust",
     "export",
+    "sampling",
     "model",
     "heldout",
     "fitting",

@@ -321,6 +321,7 @@ def _discover(model: Model) -> Model:
             _library(dataset),
             key=key,
             config=config.constraint,
+            correlated=_by_trajectory(config),
         )
     if found is None or found.c < space.c:
         units = np.append(np.where(samples.xdot.std(axis=0) > 0, samples.xdot.std(axis=0), 1.0), 1)

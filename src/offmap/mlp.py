@@ -47,11 +47,11 @@ class MLPEnsemble(AbstractRegressor):
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, " p"]:
         """Mean of the members at one point."""
-        return jnp.mean(self._members(x), axis=0)
+        return jnp.mean(self.members(x), axis=0)
 
     def variance(self, x: Float[Array, " d"]) -> Float[Array, " p"]:
         """Spread of the members at one point."""
-        return jnp.var(self._members(x), axis=0, ddof=1)
+        return jnp.var(self.members(x), axis=0, ddof=1)
 
     def noise_level(self) -> Float[np.ndarray, " p"]:
         """Standard deviation of the first source's noise, in units of each output's spread."""
@@ -71,7 +71,8 @@ class MLPEnsemble(AbstractRegressor):
         """The ensemble itself: it keeps no data."""
         return self
 
-    def _members(self, x: Float[Array, " d"]) -> Float[Array, "members p"]:
+    def members(self, x: Float[Array, " d"]) -> Float[Array, "members p"]:
+        """Prediction of each member at one point."""
         z = (x - self.scaling.x_mean) / self.scaling.x_scale
         values = jnp.tile(z, (self.log_noise.shape[0], 1))
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):

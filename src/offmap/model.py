@@ -19,10 +19,12 @@ from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_
 from offmap.data import Dataset, Trajectory, complete_history
 from offmap.dynamics import Dynamics, compact_dynamics, complete_dynamics, update_dynamics
 from offmap.export import to_casadi
+from offmap.gp.draws import DrawnGPs, FunctionDraws, PriorDraw
 from offmap.projection import project as project_onto
 from offmap.projection import soft_project, tangent_projector
 from offmap.pseudometric import Pseudometric
 from offmap.rollout import rollout
+from offmap.sampling import Doubt, DrawnFields, MemberDraws, draw_fields, find_doubt
 from offmap.storage import read, register, write
 from offmap.summary import Choices, Retained, summarise
 from offmap.threads import one_blas_thread
@@ -115,29 +117,40 @@ class Model:
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """X' for states (…, n) and controls (…, m) with any leading dimensions.
 
-        With `return_std=True` also the standard deviation of the latent x' after projection.
+        With `return_std=True` also the standard deviation of the latent x' after projection; see
+        `doubt`.
         """
         x, u = _batch(x, self.dataset.n, "x", 1), _batch(u, self.dataset.m, "u", 1)
         shape = _broadcast(x.shape[:-1], u.shape[:-1], "x and u")
         x, u = _flat(x, shape, 1), _flat(u, shape, 1)
-        if not return_std:
-            return np.asarray(self._unpacked.call(_predict, x, u)).reshape(*shape, self.dataset.n)
-        mean, std = self._unpacked_whole.call(_predict_with_std, x, u)
         shape = (*shape, self.dataset.n)
-        return np.asarray(mean).reshape(shape), np.asarray(std).reshape(shape)
+        mean = np.asarray(self._unpacked.call(_over, x, u)).reshape(shape)
+        if not return_std:
+            return mean
+        return mean, np.asarray(_std(self.doubt, x, u)).reshape(shape)
 
     @cached_property
     def _unpacked(self) -> Unpacked:
         return Unpacked(self.means)
 
-    @cached_property
-    def _unpacked_whole(self) -> Unpacked:
-        return Unpacked(self.predictor)
-
     def rollout(
-        self, x0: Any, controls: Any, dt: float | None = None, *, before: Any = None
+        self,
+        x0: Any,
+        controls: Any,
+        dt: float | None = None,
+        *,
+        before: Any = None,
+        samples: int | None = None,
+        seed: int = 0,
     ) -> np.ndarray:
         """States (…, T + 1, n) from starts (…, n) under controls (…, T, m), each held for dt.
+
+        With `samples` S, states (S, …, T + 1, n): S vector fields are drawn from the posterior, and
+        each is followed through all steps, starts and controls. Their spread is how far the model
+        may be off by then: an error of f̂ is the same at every step, and does not average out. Each
+        goes through the projection or the tangent frame as the mean does, and `predict`'s standard
+        deviation is theirs in one step. Starts and controls count as known, and so does a Γ that
+        is not made of short equations. Members of a neural ensemble are its draws, taken in turn.
 
         A model of past commands takes the k `before` the first, oldest first (…, k, m); without
         them the first command is taken to have held.
@@ -152,14 +165,31 @@ class Model:
             controls = complete_history(controls, self.dataset.control_names, past)
         controls = _batch(controls, self.dataset.m, "controls", 2)
         shape = _broadcast(x0.shape[:-1], controls.shape[:-2], "x0 and controls")
-        states = self._unpacked.call(
-            _rollout,
-            _flat(x0, shape, 1),
-            _flat(controls, shape, 2),
-            np.float64(dt),
-            integrator=self.config.integrator,
-        )
-        return np.asarray(states).reshape(*shape, controls.shape[-2] + 1, self.dataset.n)
+        starts, plans = _flat(x0, shape, 1), _flat(controls, shape, 2)
+        result = (*shape, controls.shape[-2] + 1, self.dataset.n)
+        integrator = self.config.integrator
+        if samples is None:
+            states = self._unpacked.call(
+                _rollout, starts, plans, np.float64(dt), integrator=integrator
+            )
+            return np.asarray(states).reshape(result)
+        drawn = self.draw(samples, seed)
+        states = _sampled_rollout(drawn, starts, plans, dt, integrator, samples)
+        return np.asarray(states).reshape(samples, *result)
+
+    def draw(self, samples: int, seed: int = 0) -> DrawnFields:
+        """Vector fields drawn from the posterior; `model.draw(S)[i]` is x' = fᵢ(x, u)."""
+        return draw_fields(self.doubt, samples, key=jax.random.key(seed))
+
+    @cached_property
+    def doubt(self) -> Doubt:
+        """How far the model may be off, from its samples, when first asked for.
+
+        The function may be off by what a prior with room for lines says (see `offmap.gp.doubt`),
+        the weights of Γ by their standard errors.
+        """
+        own, primary = self.predictor, self.dataset.sources.index(self.primary)
+        return find_doubt(own.dynamics, own.gamma, own.softness, self.dataset.samples(), primary)
 
     def trust(self, x: Any, u: Any) -> Float[Array, "..."]:
         """Trust in [0, 1] at states (…, n) and controls (…, m): ½ where errors are twice as large.
@@ -315,6 +345,7 @@ class Model:
 
 
 register(Predictor, Model, Trust)
+register(Doubt, DrawnFields, MemberDraws, FunctionDraws, DrawnGPs, PriorDraw)
 
 
 def load(path: str | os.PathLike[str]) -> Model:
@@ -379,12 +410,13 @@ def _flat(array: np.ndarray, shape: tuple[int, ...], kept: int) -> np.ndarray:
     return array.reshape(math.prod(shape), *last)
 
 
-def _predict(predictor, x, u):
-    return jax.vmap(predictor)(x, u)
+def _over(f, x, u):
+    return jax.vmap(f)(x, u)
 
 
-def _predict_with_std(predictor, x, u):
-    return jax.vmap(predictor.with_std)(x, u)
+@eqx.filter_jit
+def _std(doubt, x, u):
+    return jax.vmap(doubt.std)(x, u)
 
 
 @eqx.filter_jit
@@ -394,6 +426,15 @@ def _trust(score, x, u):
 
 def _rollout(predictor, x0, controls, dt, integrator):
     return jax.vmap(lambda x, u: rollout(predictor, x, u, dt, integrator))(x0, controls)
+
+
+@eqx.filter_jit
+def _sampled_rollout(drawn, x0, controls, dt, integrator, samples):
+    def one(i):
+        f = drawn[i]
+        return jax.vmap(lambda x, u: rollout(f, x, u, dt, integrator))(x0, controls)
+
+    return jax.vmap(one)(jnp.arange(samples))
 
 
 @eqx.filter_jit

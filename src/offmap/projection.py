@@ -42,13 +42,23 @@ def soft_project(
     ẋ ~ N(ẋ_pred, Σ) with Σ = diag(variance), and G ẋ + g ~ N(0, S) with S = diag(softness²) for
     rows of unit G, so ẋ = ẋ_pred − Σ Gᵀ (G Σ Gᵀ + S)⁻¹ (G ẋ_pred + g). Also its covariance.
     """
-    G, g = _unit(gamma)
+    covariance = jnp.diag(variance)
+    gain, G = soft_gain(variance, gamma, softness)
+    _, g = _unit(gamma)
+    return xdot - gain @ (G @ xdot + g), covariance - gain @ G @ covariance
+
+
+def soft_gain(
+    variance: Float[Array, " n"], gamma: Float[Array, "c q"], softness: Float[Array, " c"]
+) -> tuple[Float[Array, "n c"], Float[Array, "c n"]]:
+    """Σ Gᵀ (G Σ Gᵀ + S)⁻¹ of a soft projection, and G with unit rows."""
+    G, _ = _unit(gamma)
     covariance = jnp.diag(variance)
     innovation = G @ covariance @ G.T + jnp.diag(softness**2)
     # Rows that repeat each other make it singular: as little as the rank tolerance keeps it whole.
-    least = _RANK_TOLERANCE * jnp.trace(innovation) + jnp.finfo(xdot.dtype).tiny
+    least = _RANK_TOLERANCE * jnp.trace(innovation) + jnp.finfo(variance.dtype).tiny
     gain = jnp.linalg.solve(innovation + least * jnp.eye(G.shape[0]), G @ covariance).T
-    return xdot - gain @ (G @ xdot + g), covariance - gain @ G @ covariance
+    return gain, G
 
 
 def unit_residual(xdot: Float[Array, " n"], gamma: Float[Array, "c q"]) -> Float[Array, " c"]:

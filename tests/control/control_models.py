@@ -46,7 +46,7 @@ def dictionary_of(system, angles):
     return DictionaryConstraint(library, jnp.asarray(weights))
 
 
-def predictor_of(system, dataset, kernel, constraint, framed, reduction=None):
+def predictor_of(system, dataset, kernel, constraint, framed, reduction=None, noise=1e-4):
     """Any kernel with any form of the constraint: "dictionary", a kernel for GP rows, or None."""
     samples, names = dataset.samples(), dataset.input_names
     angles = dataset.angle_indices
@@ -66,5 +66,5 @@ def predictor_of(system, dataset, kernel, constraint, framed, reduction=None):
     reduction = reduction or Reduction.everything(names, Features(names, angles))
     z = reduced_inputs(samples, reduction)
     controls = reduction.rows_of(range(system.n, system.n + system.m))
-    gps = gps_on(z, targets(samples, frame), kernel, controls)
+    gps = gps_on(z, targets(samples, frame), kernel, controls, noise)
     return Predictor(Dynamics(reduction, gps, frame), gamma)

@@ -39,11 +39,9 @@ from offmap.types import Gamma, VectorField
 
 _NOISE_FLOORS = (0.0, 0.01, 0.03)
 """Least noise that is tried, one after the other, relative to the size of x'."""
-_CLEAN = 1e-3
-"""Noise, relative to the spread of x', below which only the controls can explain what of a residual
-goes with them. Above, errors of derivatives can: they are smooth in time, as controls are."""
 _EFFECT = 0.5
-"""Share of a residual that controls must then explain to be said to matter."""
+"""Share of a residual that controls must explain to be said to matter, where errors are alike in
+neighbouring samples: they go with controls that are smooth in time, whatever the F-test says."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +202,7 @@ def fit_dictionary(
     *,
     key: PRNGKeyArray,
     config: ConstraintConfig,
+    correlated: bool = False,
 ) -> ConstraintFit:
     """Search measured motions for short equations between terms of a library.
 
@@ -217,6 +216,7 @@ def fit_dictionary(
         library: functions of the state to build equations from.
         key: randomness of the choice of samples.
         config: settings.
+        correlated: whether errors of neighbouring samples are alike, as in recordings.
     """
     own = np.flatnonzero(samples.source == primary)
     own = own[np.asarray(jax.random.permutation(key, len(own)))[: config.search_samples]]
@@ -225,7 +225,7 @@ def fit_dictionary(
     rows: list[DictionaryRow] = []
     for floor in _NOISE_FLOORS:
         if not rows:
-            effect = 0.0 if max(floor, float(np.max(noise))) < _CLEAN else _EFFECT
+            effect = _EFFECT if correlated or floor > 0 else 0.0
             level = np.maximum(noise * spread, floor * size)
             rows = discover(
                 library, features, samples.xdot[own], samples.u[own], level, effect=effect

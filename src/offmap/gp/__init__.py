@@ -1,5 +1,7 @@
 """Independent Gaussian processes: kernels, exact inference, one noise level per data source."""
 
+from offmap.gp.doubt import doubtful
+from offmap.gp.draws import FunctionDraws, draw_functions
 from offmap.gp.expansion import AbstractGPs
 from offmap.gp.fit import GPConfig, complete, fit_gps, fold_in
 from offmap.gp.induced import InducedGPs
@@ -23,6 +25,7 @@ __all__ = [
     "AbstractGPs",
     "AbstractKernel",
     "Cosine",
+    "FunctionDraws",
     "GPConfig",
     "IndependentGPs",
     "InducedGPs",
@@ -33,6 +36,8 @@ __all__ = [
     "choose_kernel",
     "compact",
     "complete",
+    "doubtful",
+    "draw_functions",
     "edge_errors",
     "fit_gps",
     "fold_in",

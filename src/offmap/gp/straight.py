@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from offmap.gp.expansion import AbstractGPs, Scaling
-from offmap.gp.kernels import ControlAffine, Linear
+from offmap.gp.kernels import AbstractKernel, ControlAffine, Linear
 from offmap.regressor import AbstractRegressor
 
 
@@ -56,39 +56,43 @@ def compact(regressor: AbstractRegressor) -> AbstractRegressor:
     """The same mean at the least cost, without variances: a few products where it is straight."""
     if not isinstance(regressor, AbstractGPs):
         return regressor
-    kernel, x = regressor.kernel, np.asarray(regressor.x)
-    weighted = np.asarray(regressor.alpha)
+    x, weighted = np.asarray(regressor.x), np.asarray(regressor.alpha)
+    coefficients = straight_coefficients(regressor.kernel, x, weighted)
+    if coefficients is None:
+        return regressor.mean_only()
+    controls = regressor.kernel.controls if isinstance(regressor.kernel, ControlAffine) else ()
+    others = tuple(i for i in range(x.shape[1]) if i not in controls)
+    return StraightMean(
+        regressor.scaling, jnp.asarray(coefficients), controls, others, regressor.points()
+    )
+
+
+def straight_coefficients(
+    kernel: AbstractKernel, x: Float[np.ndarray, "N d"], weighted: Float[np.ndarray, "*S p N"]
+) -> Float[np.ndarray, "*S p parts terms"] | None:
+    """Of Σᵢ weightedᵢ k(·, xᵢ), as `StraightMean` has them; None where that is not straight."""
     if isinstance(kernel, Linear):
         slopes, bias = (
             np.exp(2 * np.asarray(kernel.log_slope)),
             np.exp(2 * np.asarray(kernel.log_bias)),
         )
         lines = slopes * (weighted @ x)
-        constants = bias * weighted.sum(axis=1)
-        coefficients = np.concatenate([constants[:, None], lines], axis=1)[:, None, :]
-        return _straight(regressor, coefficients, ())
+        constants = bias * weighted.sum(axis=-1)
+        return np.concatenate([constants[..., None], lines], axis=-1)[..., None, :]
     if isinstance(kernel, ControlAffine):
         others = [i for i in range(x.shape[1]) if i not in kernel.controls]
         if kernel.smooth and others:
-            return regressor.mean_only()
+            return None
         v = np.concatenate([np.ones((len(x), 1)), x[:, list(kernel.controls)]], axis=1)
         smooth, straight, constant = np.moveaxis(np.exp(np.asarray(kernel.log_weights)), 1, 0)
         if kernel.smooth:  # a bump over no input is a constant
             constant = constant + smooth
-        sums = weighted @ v
         slopes = np.exp(2 * np.asarray(kernel.log_slope))
-        lines = np.einsum("pn,nj,ni->pji", weighted, v, x[:, others])
+        products = (v[:, :, None] * x[:, None, others]).reshape(len(x), -1)
+        lines = (weighted @ products).reshape(*weighted.shape[:-1], v.shape[1], len(others))
         lines = lines * straight[:, :, None] * slopes[:, None, :]
-        coefficients = np.concatenate([(constant * sums)[:, :, None], lines], axis=2)
-        return _straight(regressor, coefficients, kernel.controls)
-    return regressor.mean_only()
-
-
-def _straight(
-    gps: AbstractGPs, coefficients: np.ndarray, controls: tuple[int, ...]
-) -> StraightMean:
-    others = tuple(i for i in range(gps.x.shape[1]) if i not in controls)
-    return StraightMean(gps.scaling, jnp.asarray(coefficients), controls, others, gps.points())
+        return np.concatenate([(constant * (weighted @ v))[..., None], lines], axis=-1)
+    return None
 
 
 def _without_samples() -> ValueError:

@@ -1,0 +1,178 @@
+"""How often the truth lies where a model says it may: coverage of central intervals.
+
+    python benchmarks/calibration.py --seeds 3
+
+Each system is fitted with 1 % noise on all data, without online data, by the default preset. Tests
+are the noise-free rollouts of the paper's ID and OOD rows: x' in one step against `predict`'s
+standard deviation, states of rollouts against `rollout(…, samples=S)`. Errors within one fit are
+alike, so that only coverage over several fits (seeds) says something. A run goes on where an
+earlier one with the same settings and the same --out stopped.
+"""
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.stats import norm
+
+import offmap
+from offmap.paper.cases import CASES, Case, noise_adder
+from offmap.paper.protocol import ROWS
+
+LEVELS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
+SHOWN = (0.5, 0.9, 0.95)
+SYSTEMS = ("unicycle", "tanh", "slip", "bicycle", "quadrotor")
+FEW = 150  # flights of two steps from which the quadrotor is learned
+PLACES = {"ID": ROWS[0], "OOD": ROWS[1]}
+EVERY = 10  # steps between the states that are judged
+_ROUND_OFF = 1e-9  # of the spread: smaller errors are none
+
+
+def case_of(name: str) -> Case:
+    """The system with its protocol; few samples for the quadrotor, so that there is doubt.
+
+    ID tests start in the box of the data.
+    """
+    experiment = CASES[name].experiment
+    experiment = replace(experiment, id_box=experiment.ood_offline_box)
+    if name == "quadrotor":
+        experiment = replace(experiment, offline_trajectories=FEW)
+    return replace(CASES[name], experiment=experiment)
+
+
+def noisy(case: Case, noise: float, seed: int) -> offmap.Dataset:
+    """Offline data with noise on all that is measured."""
+    angles = case.system.angles
+    offline = case.experiment.offline(jax.random.key(seed), out_of_distribution=True, angles=angles)
+    measured, rng = noise_adder(offline, noise), np.random.default_rng(seed)
+    logs = [measured(trajectory, rng) for trajectory in offline.trajectories]
+    return offmap.Dataset(logs, offline.state_names, offline.control_names, angles)
+
+
+def coverage(model: offmap.Model, case: Case, place: str, trials: int, samples: int, seed: int):
+    """Share of components within central intervals of each level, in one step and in rollouts."""
+    keys = jax.random.split(jax.random.key(1000 + seed), trials)
+    tests = [case.experiment.trial(key, PLACES[place]) for key in keys]
+    states = np.concatenate([test.test_states for test in tests])
+    controls = np.concatenate([test.test_controls for test in tests])
+    x = states[:, :-1:EVERY].reshape(-1, states.shape[-1])
+    u = controls[:, ::EVERY].reshape(-1, controls.shape[-1])
+    mean, std = model.predict(x, u, return_std=True)
+    error = np.abs(mean - np.asarray(jax.vmap(case.system.f)(jnp.asarray(x), jnp.asarray(u))))
+    floor = _ROUND_OFF * model.dataset.samples().xdot.std(axis=0)
+    drawn = model.rollout(states[:, 0], controls, samples=samples, seed=seed)[:, :, EVERY::EVERY]
+    # Where the truth ranks among the draws: uniform if they are as far apart as they should be.
+    rank = (np.sum(drawn < states[None, :, EVERY::EVERY], axis=0) + 0.5) / (samples + 1)
+    return {
+        "one step": [float(np.mean(error <= norm.ppf(0.5 + q / 2) * std + floor)) for q in LEVELS],
+        "rollout": [float(np.mean(np.abs(rank - 0.5) <= q / 2)) for q in LEVELS],
+    }
+
+
+def settings(arguments: argparse.Namespace) -> dict:
+    """What a record depends on, besides its system and seed."""
+    return {name: getattr(arguments, name) for name in ("noise", "trials", "samples")}
+
+
+def judge(name: str, seed: int, arguments: argparse.Namespace) -> dict:
+    """Fit one system and measure all coverages."""
+    began, case = time.perf_counter(), case_of(name)
+    model = offmap.fit(noisy(case, arguments.noise, seed), seed=seed)
+    found = {
+        place: coverage(model, case, place, arguments.trials, arguments.samples, seed)
+        for place in PLACES
+    }
+    kernel = model.choices.tangent_kernel or model.choices.kernel
+    return {
+        "system": name,
+        "seed": seed,
+        "settings": settings(arguments),
+        "structure": model.choices.used or "none",
+        "kernel": kernel,
+        "coverage": found,
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+
+
+def mean_coverage(records: list[dict], name: str, place: str, kind: str) -> np.ndarray:
+    """Over the seeds of one system, or over all records for the name "all"."""
+    own = [r["coverage"][place][kind] for r in records if name in ("all", r["system"])]
+    return np.mean(own, axis=0)
+
+
+def table(records: list[dict]) -> str:
+    """Coverage in per cent of 50, 90 and 95 % intervals."""
+    at = [LEVELS.index(q) for q in SHOWN]
+    names = [*dict.fromkeys(r["system"] for r in records), "all"]
+    lines = [
+        "| | one step, ID | one step, OOD | rollout, ID | rollout, OOD |",
+        "|---|---|---|---|---|",
+    ]
+    for name in names:
+        cells = [
+            " / ".join(f"{100 * v:.0f}" for v in mean_coverage(records, name, place, kind)[at])
+            for kind in ("one step", "rollout")
+            for place in PLACES
+        ]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def draw(records: list[dict], path: Path) -> None:
+    """Coverage against level, one line for each system."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 4, figsize=(13, 3.6), sharey=True, layout="constrained")
+    panels = [(kind, place) for kind in ("one step", "rollout") for place in PLACES]
+    levels = 100 * np.array(LEVELS)
+    for ax, (kind, place) in zip(axes, panels, strict=True):
+        ax.fill_between([0, 100], [-10, 90], [10, 110], color="0.92", lw=0)
+        ax.plot([0, 100], [0, 100], color="0.5", lw=1)
+        for name in dict.fromkeys(r["system"] for r in records):
+            covered = 100 * mean_coverage(records, name, place, kind)
+            ax.plot(levels, covered, marker="o", ms=3, lw=1.2, label=name)
+        ax.set(title=f"{kind}, {place}", xlabel="level [%]", xlim=(0, 100), ylim=(0, 102))
+    axes[0].set_ylabel("truth within the interval [%]")
+    axes[-1].legend(frameon=False, fontsize=8, loc="upper left")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+
+
+def main() -> None:
+    """Measure, save every record, print the table and draw it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--noise", type=float, default=0.01)
+    parser.add_argument("--trials", type=int, default=6)
+    parser.add_argument("--samples", type=int, default=60)
+    parser.add_argument("--out", type=Path, default=Path("results/calibration.json"))
+    parser.add_argument("--figure", type=Path, default=Path("docs/figures/calibration.png"))
+    arguments = parser.parse_args()
+    records: list[dict] = []
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    if arguments.out.exists():
+        before = json.loads(arguments.out.read_text())
+        records = [r for r in before if r["settings"] == settings(arguments)]
+    done = {(r["system"], r["seed"]) for r in records}
+    for seed in range(arguments.seeds):
+        for name in arguments.systems:
+            if (name, seed) in done:
+                continue
+            records.append(judge(name, seed, arguments))
+            print(json.dumps(records[-1]), flush=True)
+            arguments.out.write_text(json.dumps(records, indent=1))
+    print(table(records))
+    draw(records, arguments.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""How far a model may be off: standard deviations, and vector fields drawn from its doubt."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from offmap.constraint import DictionaryConstraint
+from offmap.constraint.doubt import weight_doubt
+from offmap.data import Samples
+from offmap.dynamics import Dynamics, compact_dynamics, reduced_inputs
+from offmap.gp import AbstractGPs, FunctionDraws, doubtful, draw_functions
+from offmap.mlp import MLPEnsemble
+from offmap.projection import project, soft_gain, tangent_projector
+from offmap.regressor import AbstractRegressor
+from offmap.tangent import TangentFrame
+from offmap.types import Gamma, VectorField
+
+
+class Doubt(eqx.Module):
+    """What is unsure about a predictor: the function its regressor found, and the weights of Γ.
+
+    A Γ that is given, or that is not made of short equations, counts as known.
+    """
+
+    dynamics: Dynamics
+    """Of the predictor."""
+    mean: Dynamics
+    """The same at the least cost."""
+    gamma: Gamma | None
+    softness: Float[Array, " c"] | None
+    function: AbstractRegressor
+    """Its variance is that of the function."""
+    weights: Float[Array, "e c k q"] | None
+    """Directions of the error of the weights of Γ, each with a deviation of 1."""
+
+    def std(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
+        """Standard deviation of each component of x' after projection, to first order in Γ."""
+        z = self.dynamics.reduction(jnp.concatenate([x, u]))
+        variance = self.function.variance(z)
+        if self.dynamics.frame is not None:
+            basis, _ = self.dynamics.frame(x)
+            variance = basis**2 @ variance
+        elif self.gamma is not None and self.softness is not None:
+            gain, G = soft_gain(self.dynamics.variance(x, u), self.gamma(x), self.softness)
+            keep = jnp.eye(x.shape[0]) - gain @ G
+            variance = keep**2 @ variance + gain**2 @ self.softness**2
+        elif self.gamma is not None:
+            variance = tangent_projector(self.gamma(x)) ** 2 @ variance
+        if self.weights is not None and isinstance(self.gamma, DictionaryConstraint):
+            own = self.gamma.weights
+            values = self.mean.regressor(z)
+            moved = jax.vmap(
+                lambda d: jax.jvp(lambda w: self._velocity(x, values, w), (own,), (d,))[1]
+            )(self.weights)
+            variance = variance + jnp.sum(moved**2, axis=0)
+        return jnp.sqrt(variance)
+
+    def _velocity(self, x: Array, values: Array, weights: Array | None) -> Float[Array, " n"]:
+        """Velocity of the regressor's values under a firm Γ, or under none."""
+        gamma, frame = self.gamma, self.dynamics.frame
+        if weights is not None:
+            gamma = eqx.tree_at(lambda g: g.weights, gamma, weights)
+        if frame is not None:
+            frame = frame if weights is None else _with_gamma(frame, gamma)
+            basis, drift = frame(x)
+            return drift + basis @ values
+        return values if gamma is None else project(values, gamma(x))
+
+
+def find_doubt(
+    dynamics: Dynamics,
+    gamma: Gamma | None,
+    softness: Float[Array, " c"] | None,
+    samples: Samples,
+    primary: int,
+) -> Doubt:
+    """The doubt about a predictor, from the samples it was fitted to."""
+    own = samples.take(np.flatnonzero(samples.source == primary))
+    function: AbstractRegressor = dynamics.regressor
+    if isinstance(function, AbstractGPs):
+        function = doubtful(function, reduced_inputs(own, dynamics.reduction))
+    softness = softness if dynamics.frame is None else None
+    weights = None
+    if isinstance(gamma, DictionaryConstraint) and softness is None:
+        found = weight_doubt(gamma, own.x, own.xdot)
+        weights = jnp.asarray(found) if len(found) else None
+    mean = compact_dynamics(dynamics)
+    return Doubt(dynamics, mean, gamma, softness, function, weights)
+
+
+class MemberDraws(eqx.Module):
+    """How far each member of an ensemble is from their mean, in turn."""
+
+    ensemble: MLPEnsemble
+
+    def __getitem__(self, i: int | Array) -> Callable[[Float[Array, " d"]], Float[Array, " p"]]:
+        """The i-th deviation."""
+
+        def away(x: Float[Array, " d"]) -> Float[Array, " p"]:
+            values = self.ensemble.members(x)
+            return values[i % values.shape[0]] - jnp.mean(values, axis=0)
+
+        return away
+
+
+class DrawnFields(eqx.Module):
+    """Vector fields x' = f(x, u) that a model holds possible; `fields[i]` is one of them.
+
+    Each obeys a constraint of its own, as firmly as the model does. Where the constraint holds only
+    up to its softness, a field misses it everywhere by a level of its own.
+    """
+
+    doubt: Doubt
+    functions: FunctionDraws | MemberDraws
+    weights: Float[Array, "S c k q"] | None
+    """Of each field's Γ."""
+    levels: Float[Array, "S c"] | None
+    """What each field leaves of a soft constraint."""
+
+    def __getitem__(self, i: int | Array) -> VectorField:
+        """The i-th vector field."""
+        away: Callable[[Array], Array] = self.functions[i]
+        doubt, own = self.doubt, self.doubt.dynamics
+        weights = None if self.weights is None else self.weights[i]
+
+        def field(x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
+            z = own.reduction(jnp.concatenate([x, u]))
+            values = doubt.mean.regressor(z) + away(z)
+            if doubt.softness is None or self.levels is None or doubt.gamma is None:
+                return doubt._velocity(x, values, weights)
+            gamma = doubt.gamma(x)
+            gain, G = soft_gain(own.variance(x, u), gamma, doubt.softness)
+            size = jnp.linalg.norm(gamma[:, :-1], axis=1)
+            level = gamma[:, -1] / jnp.where(size > 0, size, 1.0) - self.levels[i]
+            return values - gain @ (G @ values + level)
+
+        return field
+
+
+def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
+    """Draw vector fields that a predictor's doubt leaves possible."""
+    if count < 1:
+        raise ValueError(f"At least one sample has to be drawn; got {count}. Ask for 100.")
+    function_key, weight_key, level_key = jax.random.split(key, 3)
+    functions: FunctionDraws | MemberDraws
+    if isinstance(doubt.function, AbstractGPs):
+        functions = draw_functions(doubt.function, count, key=function_key)
+    elif isinstance(doubt.function, MLPEnsemble):
+        functions = MemberDraws(doubt.function)
+    else:
+        raise TypeError(f"No draws are known for {type(doubt.function).__name__}; add them here.")
+    weights, levels = None, None
+    if doubt.weights is not None and isinstance(doubt.gamma, DictionaryConstraint):
+        chance = jax.random.normal(weight_key, (count, doubt.weights.shape[0]))
+        weights = doubt.gamma.weights[None] + jnp.tensordot(chance, doubt.weights, axes=1)
+    if doubt.softness is not None:
+        chance = jax.random.normal(level_key, (count, doubt.softness.shape[0]))
+        levels = doubt.softness[None] * chance
+    else:  # only a soft projection asks for variances
+        light = Dynamics(
+            doubt.dynamics.reduction, doubt.dynamics.regressor.mean_only(), doubt.dynamics.frame
+        )
+        doubt = eqx.tree_at(
+            lambda d: (d.dynamics, d.function), doubt, (light, doubt.function.mean_only())
+        )
+    return DrawnFields(doubt, functions, weights, levels)
+
+
+def _with_gamma(frame: TangentFrame, gamma: Gamma | None) -> TangentFrame:
+    assert gamma is not None
+    return TangentFrame(gamma, frame.origin, frame.basis, frame.periodic, frame.steps)

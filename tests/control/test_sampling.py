@@ -1,0 +1,117 @@
+"""Sampled rollouts spread as `predict` says, and keep to one function and to the constraint."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from control_models import predictor_of
+
+from offmap.constraint import DictionaryConstraint
+from offmap.constraint.doubt import weight_doubt
+from offmap.dynamics import Dynamics, reduced_inputs
+from offmap.mlp import MLPConfig, fit_mlp
+from offmap.model import Predictor
+from offmap.systems import unicycle
+
+
+def with_predictor(model, predictor):
+    return replace(model, predictor=predictor, world=predictor.dynamics)
+
+
+@pytest.fixture(scope="module", params=["projected", "soft", "tangent"])
+def constrained(request, model):
+    form, reduction = request.param, model.predictor.dynamics.reduction
+    kernel = "rbf" if form == "soft" else "bilinear"
+    found = predictor_of(
+        unicycle(), model.dataset, kernel, "dictionary", form == "tangent", reduction, noise=0.1
+    )
+    if form == "soft":
+        found = Predictor(found.dynamics, found.gamma, jnp.full(1, 0.05))
+    return with_predictor(model, found)
+
+
+def test_one_step_spreads_as_the_standard_deviation(constrained):
+    """Twice as far along with twice the step, and the same draws for the same seed."""
+    x, u = np.array([[4.0, 3.0, 0.3], [9.0, 0.0, 1.6]]), np.array([[[0.1, 1.0]], [[-0.1, 1.4]]])
+    mean, std = constrained.predict(x, u[:, 0], return_std=True)
+    states = constrained.rollout(x, u, samples=600)
+    assert states.shape == (600, 2, 2, 3)
+    rate = (states[:, :, 1] - x) / constrained.dataset.dt
+    widest = std.max()
+    assert np.max(np.abs(rate.mean(axis=0) - mean)) < 4.5 * widest / np.sqrt(600)
+    np.testing.assert_allclose(rate.std(axis=0), std, rtol=0.15, atol=1e-3 * widest)
+    few = [constrained.rollout(x, u, samples=3, seed=seed) for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(few[0], few[1])
+    assert not np.allclose(few[0], few[2], rtol=1e-9)
+
+
+def test_spread_grows_with_the_steps_and_not_with_their_root(model):
+    """Standing still on average, the same error at every step carries a draw away in proportion."""
+    free = predictor_of(
+        unicycle(), model.dataset, "linear", None, False, model.predictor.dynamics.reduction, 0.3
+    )
+    states = with_predictor(model, free).rollout(np.zeros(3), np.zeros((40, 2)), samples=300)
+    spread = states[:, :, 2].std(axis=0)  # θ' depends on θ hardly at all
+    assert spread[40] / spread[10] == pytest.approx(4.0, rel=0.25)
+
+
+def test_draws_obey_a_firm_constraint_each_its_own(model):
+    states = model.rollout(np.array([0.0, 0.0, 0.4]), np.full((5, 2), 0.3), samples=4)
+    velocity = np.diff(states, axis=1) / model.dataset.dt
+    for i, weights in enumerate(model.draw(4).weights):
+        rows = jax.vmap(DictionaryConstraint(model.predictor.gamma.library, weights))(
+            states[i, :-1]
+        )
+        left = np.einsum("tcn,tn->tc", rows[..., :-1], velocity[i]) + rows[..., -1]
+        np.testing.assert_allclose(left, 0.0, atol=1e-9)
+
+
+def test_weights_are_as_far_off_as_refits_to_other_noise(model):
+    """Standard errors against the spread of least squares over many noisy copies of the data."""
+    gamma, samples = model.predictor.gamma, model.dataset.samples()
+    rng, sizes, refits = np.random.default_rng(0), [], []
+    sine, cosine = np.sin(samples.x[:, 2]), np.cos(samples.x[:, 2])
+    for _ in range(300):
+        xdot = samples.xdot + 0.05 * rng.normal(size=samples.xdot.shape)
+        # cos(theta) py' = w sin(theta) px', the larger weight being fixed
+        term = sine * xdot[:, 0]
+        w = float(term @ (cosine * xdot[:, 1]) / (term @ term))
+        refits.append(w)
+        library = gamma.library
+        weights = np.zeros(gamma.weights.shape)
+        weights[0, library.labels.index("sin(theta)"), 0] = w
+        weights[0, library.labels.index("cos(theta)"), 1] = -1.001
+        found = weight_doubt(DictionaryConstraint(library, jnp.asarray(weights)), samples.x, xdot)
+        sizes.append(np.sqrt(np.sum(found**2)))
+    assert np.median(sizes) == pytest.approx(np.std(refits), rel=0.2)
+
+
+def test_members_of_an_ensemble_are_its_draws(model):
+    own, samples = model.predictor.dynamics, model.dataset.samples()
+    config = MLPConfig(members=3, width=8, steps=30)
+    networks = fit_mlp(
+        reduced_inputs(samples, own.reduction),
+        samples.xdot,
+        samples.source,
+        key=jax.random.key(0),
+        config=config,
+    )
+    ensemble = with_predictor(model, Predictor(Dynamics(own.reduction, networks), None))
+    x, u = samples.x[0], samples.u[:1]
+    states = ensemble.rollout(x, u, samples=4)
+    rate = (states[:, 1] - x) / model.dataset.dt
+    z = own.reduction(jnp.concatenate([samples.x[0], samples.u[0]]))
+    members = np.asarray(networks.members(z))
+    np.testing.assert_allclose(rate, members[[0, 1, 2, 0]], atol=1e-9)
+
+
+def test_draws_ask_for_what_they_need(model):
+    x, u = np.zeros(3), np.zeros((2, 2))
+    with pytest.raises(ValueError, match="At least one sample has to be drawn; got 0"):
+        model.rollout(x, u, samples=0)
+    with pytest.raises(ValueError, match="reduced to its mean"):
+        model.mean_only().rollout(x, u, samples=2)
+    assert all(eqx.is_array(leaf) for leaf in jax.tree.leaves(model.draw(2).functions.alpha))
