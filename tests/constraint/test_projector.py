@@ -73,6 +73,7 @@ def test_two_constraints_in_units_of_their_own():
     assert largest_angle(rows, space.basis) < 5e-3
 
 
+@pytest.mark.slow
 def test_the_better_representation_at_the_edge_is_chosen():
     system = unicycle()
     space = space_of(system, np.pi, 60)
