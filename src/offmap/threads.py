@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from functools import wraps
-from importlib.util import find_spec
 from typing import ParamSpec, TypeVar
+
+from threadpoolctl import threadpool_limits
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -12,16 +13,11 @@ T = TypeVar("T")
 def one_blas_thread(function: Callable[P, T]) -> Callable[P, T]:
     """Let BLAS use one thread while the function runs: JAX calls it from threads of its own.
 
-    With as many BLAS threads as cores in each of them, a fit was ten times slower. In a checkout on
-    a bare machine without threadpoolctl, set OPENBLAS_NUM_THREADS=1 for the process instead.
+    With as many BLAS threads as cores in each of them, a fit was ten times slower.
     """
-    if find_spec("threadpoolctl") is None:
-        return function
 
     @wraps(function)
     def limited(*args: P.args, **kwargs: P.kwargs) -> T:
-        from threadpoolctl import threadpool_limits
-
         with threadpool_limits(1, "blas"):
             return function(*args, **kwargs)
 

@@ -9,7 +9,7 @@ from offmap.bench.metrics import Limit, Metric, Outcome, growth_exponent
 from offmap.bench.problems import problem
 from offmap.bench.timing import clocked, interleaved
 
-GROWTH_SIZES = (1_000, 10_000)
+GROWTH_SIZES = (1_000, 10_000, 100_000, 1_000_000)
 _LONG = 120.0  # seconds beyond which compilation no longer matters, and a fit is not repeated
 
 
