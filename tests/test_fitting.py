@@ -12,7 +12,7 @@ from offmap.config import Config
 from offmap.fitting import _most_structure
 from offmap.heldout import edge_error, rollout_error
 from offmap.mlp import MLPConfig, MLPEnsemble
-from offmap.model import Predictor
+from offmap.predictor import Predictor
 from offmap.pseudometric import PseudometricConfig
 from offmap.rollout import rollout
 from offmap.sparsity import find_sparsity

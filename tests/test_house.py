@@ -33,6 +33,7 @@ ROOMS = (
     "tangent",
     "dynamics",
     "constraint",
+    "predictor",
     "rollout",
     "config",
     "summary",

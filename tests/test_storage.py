@@ -32,7 +32,8 @@ from offmap.gp.expansion import Scaling
 from offmap.gp.kernels import kernel_named
 from offmap.gp.posterior import condition
 from offmap.mlp import MLPConfig, fit_mlp
-from offmap.model import Model, Predictor
+from offmap.model import Model
+from offmap.predictor import Predictor
 from offmap.pseudometric import Pseudometric, Reduction, retained_inputs
 from offmap.summary import Choices
 from offmap.systems import unicycle

@@ -35,7 +35,8 @@ from offmap.gp import GPConfig, choose_kernel
 from offmap.gp.verdict import level_with_best, root_mean
 from offmap.heldout import edge_error, rollout_error
 from offmap.mlp import MLPConfig
-from offmap.model import Model, Predictor, stage_keys
+from offmap.model import Model, stage_keys
+from offmap.predictor import Predictor
 from offmap.projection import unit_residual
 from offmap.pseudometric import Reduction
 from offmap.sparsity import Sparsity, find_sparsity

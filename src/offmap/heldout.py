@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from offmap.data import Dataset, Samples
-from offmap.dynamics import Dynamics, reduced_inputs, targets
 from offmap.gp.selection import by_group, edge_points, groups_by_reach
-from offmap.model import Model, Predictor
+from offmap.model import Model
+from offmap.predictor import Predictor
 from offmap.rollout import Integrator, rollout
 
 _POINTS = 1500  # larger data sets are thinned
@@ -63,7 +63,7 @@ def trajectory_errors(model: Model) -> dict[str, HeldOut]:
     controls = np.stack([dataset.trajectories[i].u[:steps] for i in out])
     errors = {}
     for name, candidate in candidates.items():
-        refitted = conditioned_on(candidate, inside)
+        refitted = candidate.conditioned_on(inside)
         predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
         states = _rollouts(refitted, true[:, 0], controls, dataset.dt, model.config.integrator)
         off = _apart(np.asarray(states), true, dataset)
@@ -100,7 +100,7 @@ def edge_error(
         folds = [edge_points(inputs)]
     for edge in folds:
         middle, outside = samples.take(own[~edge]), samples.take(own[edge])
-        refitted = conditioned_on(predictor, middle)
+        refitted = predictor.conditioned_on(middle)
         predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
         error = (np.asarray(predicted) - outside.xdot) / np.where(spread > 0, spread, 1.0)
         errors.append(by_group(error, outside.trajectory))
@@ -135,7 +135,7 @@ def rollout_error(
     errors = []
     for far in folds:
         kept = own[~np.isin(samples.trajectory[own], far)]
-        refitted = conditioned_on(predictor, samples.take(kept[:: max(1, len(kept) // _POINTS)]))
+        refitted = predictor.conditioned_on(samples.take(kept[:: max(1, len(kept) // _POINTS)]))
         true = np.stack([dataset.trajectories[i].x[: steps + 1] for i in far])
         controls = np.stack([dataset.trajectories[i].u[:steps] for i in far])
         states = np.asarray(_rollouts(refitted, true[:, 0], controls, dataset.dt, integrator))
@@ -156,14 +156,6 @@ def _apart(a: np.ndarray, b: np.ndarray, dataset: Dataset) -> np.ndarray:
     off, angles = a - b, list(dataset.angle_indices)
     off[..., angles] = np.arctan2(np.sin(off[..., angles]), np.cos(off[..., angles]))
     return off
-
-
-def conditioned_on(predictor: Predictor, samples: Samples) -> Predictor:
-    """What the predictor would be with these samples of the primary source instead of its own."""
-    own = predictor.dynamics
-    z, y = reduced_inputs(samples, own.reduction), targets(samples, own.frame)
-    dynamics = Dynamics(own.reduction, own.regressor.conditioned(z, y), own.frame)
-    return Predictor(dynamics, predictor.gamma, predictor.softness)
 
 
 @eqx.filter_jit

@@ -20,8 +20,7 @@ from offmap.data import Dataset, Trajectory, complete_history
 from offmap.dynamics import Dynamics, compact_dynamics, complete_dynamics, update_dynamics
 from offmap.export import to_casadi
 from offmap.gp.draws import DrawnGPs, FunctionDraws, PriorDraw
-from offmap.projection import project as project_onto
-from offmap.projection import soft_project, tangent_projector
+from offmap.predictor import Predictor
 from offmap.pseudometric import Pseudometric
 from offmap.rollout import rollout
 from offmap.sampling import Doubt, DrawnFields, MemberDraws, draw_fields, find_doubt
@@ -30,38 +29,6 @@ from offmap.summary import Choices, Retained, summarise
 from offmap.threads import one_blas_thread
 from offmap.trust import Trust, fit_trust
 from offmap.types import Gamma
-
-
-class Predictor(eqx.Module):
-    """The numbers behind a model: f̂ and, if there is a constraint, Γ and how firmly it holds."""
-
-    dynamics: Dynamics
-    gamma: Gamma | None
-    softness: Float[Array, " c"] | None = None
-    """Standard deviation of what motions leave of each constraint; None: it holds exactly."""
-
-    def __call__(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
-        """f̂(x, u) projected onto {x' : G(x) x' + g(x) = 0}, or drawn towards it."""
-        xdot = self.dynamics(x, u)
-        if self.gamma is None or self.dynamics.frame is not None:
-            return xdot  # motions in a tangent frame obey the constraint as they are
-        if self.softness is None:
-            return project_onto(xdot, self.gamma(x))
-        variance = self.dynamics.variance(x, u)
-        return soft_project(xdot, variance, self.gamma(x), self.softness)[0]
-
-    def with_std(
-        self, x: Float[Array, " n"], u: Float[Array, " m"]
-    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-        """Prediction and the standard deviation of its components after projection."""
-        variance = self.dynamics.variance(x, u)
-        if self.gamma is None or self.dynamics.frame is not None:
-            return self.dynamics(x, u), jnp.sqrt(variance)
-        xdot, gamma = self.dynamics(x, u), self.gamma(x)
-        if self.softness is None:
-            return project_onto(xdot, gamma), jnp.sqrt(tangent_projector(gamma) ** 2 @ variance)
-        xdot, covariance = soft_project(xdot, variance, gamma, self.softness)
-        return xdot, jnp.sqrt(jnp.maximum(jnp.diag(covariance), 0.0))
 
 
 @dataclass(frozen=True)
@@ -188,8 +155,8 @@ class Model:
         The function may be off by what a prior with room for lines says (see `offmap.gp.doubt`),
         the weights of Γ by their standard errors.
         """
-        own, primary = self.predictor, self.dataset.sources.index(self.primary)
-        return find_doubt(own.dynamics, own.gamma, own.softness, self.dataset.samples(), primary)
+        primary = self.dataset.sources.index(self.primary)
+        return find_doubt(self.predictor, self.dataset.samples(), primary)
 
     def trust(self, x: Any, u: Any) -> Float[Array, "..."]:
         """Trust in [0, 1] at states (…, n) and controls (…, m): ½ where errors are twice as large.
@@ -209,14 +176,9 @@ class Model:
     @cached_property
     def trust_score(self) -> Trust:
         """The distance behind `trust`, calibrated at held-out samples when first asked for."""
-        own, primary = self.predictor, self.dataset.sources.index(self.primary)
-        samples = self.dataset.samples()
-
-        def predictor_with(dynamics: Dynamics) -> Predictor:
-            return Predictor(dynamics, own.gamma, own.softness)
-
+        primary = self.dataset.sources.index(self.primary)
         with jax.ensure_compile_time_eval():  # also where a cost asks for it while being compiled
-            return fit_trust(own.dynamics, predictor_with, self.pseudometric, samples, primary)
+            return fit_trust(self.predictor, self.pseudometric, self.dataset.samples(), primary)
 
     @property
     def retained(self) -> Retained:

@@ -14,6 +14,7 @@ from offmap.data import Samples
 from offmap.dynamics import Dynamics, compact_dynamics, reduced_inputs
 from offmap.gp import AbstractGPs, FunctionDraws, doubtful, draw_functions
 from offmap.mlp import MLPEnsemble
+from offmap.predictor import Predictor
 from offmap.projection import project, soft_gain, tangent_projector
 from offmap.regressor import AbstractRegressor
 from offmap.tangent import TangentFrame
@@ -71,19 +72,14 @@ class Doubt(eqx.Module):
         return values if gamma is None else project(values, gamma(x))
 
 
-def find_doubt(
-    dynamics: Dynamics,
-    gamma: Gamma | None,
-    softness: Float[Array, " c"] | None,
-    samples: Samples,
-    primary: int,
-) -> Doubt:
+def find_doubt(predictor: Predictor, samples: Samples, primary: int) -> Doubt:
     """The doubt about a predictor, from the samples it was fitted to."""
+    dynamics, gamma = predictor.dynamics, predictor.gamma
     own = samples.take(np.flatnonzero(samples.source == primary))
     function: AbstractRegressor = dynamics.regressor
     if isinstance(function, AbstractGPs):
         function = doubtful(function, reduced_inputs(own, dynamics.reduction))
-    softness = softness if dynamics.frame is None else None
+    softness = predictor.softness if dynamics.frame is None else None
     weights = None
     if isinstance(gamma, DictionaryConstraint) and softness is None:
         found = weight_doubt(gamma, own.x, own.xdot)

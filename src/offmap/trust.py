@@ -9,8 +9,6 @@ which further distance D the error doubles; and
 is then the ratio of the expected error among the data to that at the query.
 """
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -18,10 +16,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from offmap.data import Samples
-from offmap.dynamics import Dynamics, reduced_inputs, targets
+from offmap.dynamics import Dynamics, reduced_inputs
 from offmap.gp.selection import edge_points
+from offmap.predictor import Predictor
 from offmap.pseudometric import Pseudometric, Reduction
-from offmap.types import VectorField
 
 _POINTS = 1500  # larger data sets are thinned where errors are measured
 _LIGHTEST = 0.05  # an input that is kept matters at least this much, whatever its weight
@@ -60,11 +58,7 @@ class Trust(eqx.Module):
 
 
 def fit_trust(
-    dynamics: Dynamics,
-    predictor_with: Callable[[Dynamics], VectorField],
-    metric: Pseudometric | None,
-    samples: Samples,
-    primary: int,
+    predictor: Predictor, metric: Pseudometric | None, samples: Samples, primary: int
 ) -> Trust:
     """Trust in a predictor, its distances read off held-out samples and the errors there.
 
@@ -72,14 +66,14 @@ def fit_trust(
     conditioned on the others, at its hyperparameters.
 
     Args:
-        dynamics: the dynamics of the predictor.
-        predictor_with: the predictor, had it other dynamics.
+        predictor: what is to be trusted.
         metric: the pseudometric over the inputs from which the predictor's were retained. Without
             one, and in a tangent frame, which has inputs of its own, all retained inputs weigh the
             same in units of their spread.
         samples: measured data.
         primary: code of the source whose errors are measured.
     """
+    dynamics = predictor.dynamics
     rate = _rate(dynamics, metric, samples)
     own = np.flatnonzero(samples.source == primary)
     own = own[:: max(1, len(own) // _POINTS)]
@@ -87,11 +81,10 @@ def fit_trust(
     out = edge.copy()
     out[np.flatnonzero(~edge)[::_INSIDE]] = True
     known, unknown = samples.take(own[~out]), samples.take(own[out])
-    z, y = reduced_inputs(known, dynamics.reduction), targets(known, dynamics.frame)
-    again = Dynamics(dynamics.reduction, dynamics.regressor.conditioned(z, y), dynamics.frame)
+    again = predictor.conditioned_on(known)
     at = jnp.asarray(unknown.x), jnp.asarray(unknown.u)
     spread = samples.xdot[own].std(axis=0)
-    errors = np.asarray(_over(predictor_with(again), *at)) - unknown.xdot
+    errors = np.asarray(_over(again, *at)) - unknown.xdot
     errors = np.sqrt(np.mean((errors / np.where(spread > 0, spread, 1.0)) ** 2, axis=1))
     distance = np.asarray(_over(_around(known, dynamics, rate).distance, *at))
     usual = float(np.quantile(distance[~edge[out]], _USUAL))

@@ -12,7 +12,7 @@ from offmap.features import Features
 from offmap.gp import kernel_named
 from offmap.gp.expansion import Scaling
 from offmap.gp.posterior import condition
-from offmap.model import Predictor
+from offmap.predictor import Predictor
 from offmap.pseudometric import Reduction
 from offmap.rollout import rollout
 from offmap.systems import Box

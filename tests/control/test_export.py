@@ -16,7 +16,7 @@ from offmap.dynamics import Dynamics
 from offmap.export import to_casadi
 from offmap.gp.kernels import Product, kernel_named
 from offmap.mlp import MLPConfig, MLPEnsemble
-from offmap.model import Predictor
+from offmap.predictor import Predictor
 from offmap.systems import planar_quadrotor, unicycle
 
 UNICYCLE, QUADROTOR = unicycle(), planar_quadrotor()

@@ -13,7 +13,7 @@ from offmap.constraint import DictionaryConstraint
 from offmap.constraint.doubt import weight_doubt
 from offmap.dynamics import Dynamics, reduced_inputs
 from offmap.mlp import MLPConfig, fit_mlp
-from offmap.model import Predictor
+from offmap.predictor import Predictor
 from offmap.systems import unicycle
 
 

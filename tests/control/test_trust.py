@@ -9,6 +9,7 @@ import pytest
 from control_models import predictor_of
 from scipy.stats import spearmanr
 
+from offmap.predictor import Predictor
 from offmap.pseudometric import Pseudometric, retained_inputs
 from offmap.systems import unicycle
 from offmap.trust import doubling_distance, fit_trust
@@ -63,7 +64,7 @@ def test_distance_is_that_of_the_pseudometric(model):
         metric = Pseudometric(jnp.asarray(P), scale, jnp.zeros(1), diagonal, names)
         reduction = retained_inputs(metric, 0.01)
         own = predictor_of(unicycle(), model.dataset, "rbf", None, False, reduction).dynamics
-        score = fit_trust(own, lambda dynamics: dynamics, metric, samples, 0)
+        score = fit_trust(Predictor(own, None), metric, samples, 0)
         x, u = jnp.array([4.0, 1.0, 2.2]), jnp.array([0.5, 2.0])
         query = jnp.concatenate([x, u])
         nearest = min(float(metric.distance(query, jnp.asarray(row))) for row in z)

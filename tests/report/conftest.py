@@ -21,7 +21,8 @@ from offmap.features import Features
 from offmap.gp import kernel_named
 from offmap.gp.expansion import Scaling
 from offmap.gp.posterior import condition
-from offmap.model import Model, Predictor
+from offmap.model import Model
+from offmap.predictor import Predictor
 from offmap.pseudometric import Pseudometric, Reduction
 from offmap.report import write
 from offmap.rollout import rollout

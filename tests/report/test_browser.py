@@ -15,7 +15,7 @@ from offmap.gp import kernel_named
 from offmap.gp.expansion import Scaling
 from offmap.gp.kernels import Product
 from offmap.gp.posterior import condition
-from offmap.model import Predictor
+from offmap.predictor import Predictor
 from offmap.pseudometric import Reduction
 from offmap.report.export import NotExportable, export_variants
 

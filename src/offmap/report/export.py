@@ -8,7 +8,7 @@ import numpy as np
 from offmap.constraint import DictionaryConstraint, LearnedConstraint, ProjectorConstraint
 from offmap.dynamics import Dynamics
 from offmap.gp import AbstractGPs, AbstractKernel
-from offmap.model import Predictor
+from offmap.predictor import Predictor
 from offmap.pseudometric import Reduction
 from offmap.regressor import AbstractRegressor
 from offmap.types import Gamma

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from offmap.model import Model, Predictor
+from offmap.model import Model
+from offmap.predictor import Predictor
 from offmap.report.export import NotExportable, export_variants
 from offmap.report.figures import LINES, comparable, label, plane
 from offmap.report.trials import HeldOut, spread

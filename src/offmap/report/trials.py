@@ -17,7 +17,8 @@ from scipy.spatial import cKDTree
 from offmap.data.trajectory import unwrap
 from offmap.features import Features
 from offmap.gp.selection import edge_points
-from offmap.model import Model, Predictor
+from offmap.model import Model
+from offmap.predictor import Predictor
 from offmap.projection import project, soft_project
 from offmap.report.variants import given, used_variant, velocities
 from offmap.rollout import rollout

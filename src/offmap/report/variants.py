@@ -6,8 +6,8 @@ import numpy as np
 
 from offmap.dynamics import Dynamics, reduced_inputs, targets
 from offmap.gp import AbstractGPs, GPConfig, fold_in
-from offmap.heldout import conditioned_on
-from offmap.model import Model, Predictor
+from offmap.model import Model
+from offmap.predictor import Predictor
 from offmap.types import Gamma
 
 MEANING = {
@@ -75,7 +75,7 @@ def _condition(
     model: Model, predictor: Predictor, own: np.ndarray, further: np.ndarray
 ) -> Dynamics:
     samples, config = model.dataset.samples(), model.config.dynamics
-    dynamics = conditioned_on(predictor, samples.take(own)).dynamics
+    dynamics = predictor.conditioned_on(samples.take(own)).dynamics
     based = dynamics.regressor
     if not len(further) or not isinstance(based, AbstractGPs) or not isinstance(config, GPConfig):
         return dynamics
