@@ -9,13 +9,13 @@ import pytest
 
 import offmap
 from offmap.config import Config
-from offmap.fitting import _most_structure
 from offmap.heldout import edge_error, rollout_error
 from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.predictor import Predictor
 from offmap.pseudometric import PseudometricConfig
 from offmap.rollout import rollout
 from offmap.sparsity import find_sparsity
+from offmap.structure import _most_structure
 from offmap.systems import Box, slipping_unicycle, unicycle
 
 

@@ -43,6 +43,8 @@ ROOMS = (
     "sampling",
     "model",
     "heldout",
+    "stages",
+    "structure",
     "fitting",
     "paper",
     "report",

@@ -15,10 +15,11 @@ import numpy as np
 from offmap.config import Config, Preset
 from offmap.constraint import fit_constraint
 from offmap.data import Dataset
-from offmap.fitting import constrain, fit
+from offmap.fitting import fit
 from offmap.model import Model
 from offmap.paper.protocol import ROWS, Experiment, Row, Trial
 from offmap.rollout import state_errors
+from offmap.structure import constrain
 from offmap.types import Gamma, Progress, silent
 
 COLUMNS = (

@@ -1,0 +1,126 @@
+"""Make a model obey a constraint in the way that held-out data favour."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from offmap.constraint import DictionaryConstraint
+from offmap.data import Dataset, Samples
+from offmap.dynamics import Dynamics, complete_dynamics, targets
+from offmap.gp.verdict import level_with_best, root_mean
+from offmap.heldout import edge_error, rollout_error
+from offmap.model import Model, stage_keys
+from offmap.predictor import Predictor
+from offmap.projection import unit_residual
+from offmap.stages import by_trajectory, find_inputs, fit_stage
+from offmap.tangent import tangent_frame
+from offmap.threads import one_blas_thread
+from offmap.types import Gamma
+
+_SOFT_POINTS = 3000  # beyond, a variance for every prediction costs too much
+_FLOOR = 1e-4  # held-out errors below this share of the spread of x' count as equal
+
+
+@one_blas_thread
+def constrain(model: Model, gamma: Gamma | None) -> Model:
+    """The model made to obey Γ in the way its settings say; None takes any constraint away.
+
+    By projection alone (the paper), or by whatever predicts the held-out edge of the data best:
+    no constraint, a soft or a firm projection onto it, or dynamics in its tangent frame. Unless
+    errors of one step are negligible, rollouts along held-out trajectories have a say too.
+    """
+    if gamma is None or not model.config.tangent:
+        return model.with_constraint(gamma, model.constraint_fit)
+    samples = model.dataset.samples()
+    primary = model.dataset.sources.index(model.primary)
+    tangent, kernel = _fit_tangent(model, gamma, primary)
+    candidates = {
+        "none": Predictor(model.world, None),
+        "soft": Predictor(model.world, gamma, _softness(gamma, samples, primary)),
+        "projected": Predictor(model.world, gamma),
+        "tangent": Predictor(tangent, gamma),
+    }
+    if len(samples) > _SOFT_POINTS:
+        del candidates["soft"]
+    edge = {
+        name: edge_error(candidate, samples, primary, by_trajectory(model.config))
+        for name, candidate in candidates.items()
+    }
+    scores = root_mean(edge)
+    rolled = _rolled_out(candidates, model, primary) if max(scores.values()) > _FLOOR else {}
+    rollouts = root_mean(rolled)
+    best = _most_structure(edge, rolled)
+    choices = replace(model.choices, structure=scores, rollouts=rollouts, used=best)
+    model = replace(model, choices=choices)
+    if best != "tangent":
+        chosen = candidates[best]
+        return model.with_constraint(chosen.gamma, model.constraint_fit, chosen.softness)
+    complete = complete_dynamics(tangent, samples, primary, config=model.config.dynamics)
+    choices = replace(choices, tangent_kernel=kernel)
+    return replace(model, predictor=Predictor(complete, gamma), choices=choices)
+
+
+def _rolled_out(
+    candidates: dict[str, Predictor], model: Model, primary: int
+) -> dict[str, np.ndarray]:
+    """Errors of held-out rollouts, where trajectories are long enough to tell."""
+    dataset = model.dataset
+    errors = {
+        name: rollout_error(
+            candidate,
+            dataset,
+            primary,
+            model.config.integrator,
+            by_trajectory(model.config),
+        )
+        for name, candidate in candidates.items()
+    }
+    return {name: error for name, error in errors.items() if error is not None}
+
+
+def _most_structure(*judges: dict[str, np.ndarray]) -> str:
+    """The last candidate, each having more structure than the one before, that is no worse.
+
+    A candidate must be level with the best before every judge. Where none is, the one that is
+    least behind before the judge that likes it least is taken.
+    """
+    judges = tuple(judge for judge in judges if judge)
+    level = set.intersection(*(set(level_with_best(judge, _FLOOR)) for judge in judges))
+    if level:
+        return [name for name in judges[0] if name in level][-1]
+    scores = [{n: max(e, _FLOOR) for n, e in root_mean(judge).items()} for judge in judges]
+    regret = {
+        name: max(judge[name] / min(judge.values()) for judge in scores) for name in scores[0]
+    }
+    return min(regret, key=lambda name: regret[name])
+
+
+def _softness(gamma: Gamma, samples: Samples, primary: int) -> Array:
+    """How far the measured motions of the primary source are from obeying each row of Γ."""
+    own = samples.take(np.flatnonzero(samples.source == primary)[:_SOFT_POINTS])
+    rows = jax.vmap(lambda x, xdot: unit_residual(xdot, gamma(x)))
+    residual = rows(jnp.asarray(own.x), jnp.asarray(own.xdot))
+    return jnp.sqrt(jnp.mean(residual**2, axis=0))
+
+
+def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> tuple[Dynamics, str]:
+    """Dynamics in the tangent frame of Γ, on the inputs that matter there; and their kernel."""
+    dataset, config, key = model.dataset, model.config, stage_keys(model.seed).tangent
+    samples = dataset.samples()
+    own = samples.x[samples.source == primary]
+    frame = tangent_frame(gamma, own, _periodic(dataset, gamma))
+    reduction = find_inputs(dataset, targets(samples, frame), primary, key, config).reduction
+    dynamics, kernel, _ = fit_stage(dataset, reduction, frame, primary, key, config)
+    return dynamics, kernel
+
+
+def _periodic(dataset: Dataset, gamma: Gamma) -> tuple[int, ...]:
+    """States in which Γ repeats after 2π: declared angles, or those it sees by sines alone."""
+    if not isinstance(gamma, DictionaryConstraint):
+        return dataset.angle_indices
+    used = np.any(np.asarray(gamma.weights) != 0, axis=(0, 2))
+    labels = {label for label, kept in zip(gamma.library.labels, used, strict=True) if kept}
+    return tuple(i for i, name in enumerate(dataset.state_names) if name not in labels)
