@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offmap.constraint.dictionary import Library, discover, equation_of, inputs_of
+from offmap.constraint.dictionary import discover, equation_of, inputs_of
+from offmap.constraint.library import Library
 from offmap.systems import (
     bicycle,
     planar_quadrotor,
@@ -29,7 +30,8 @@ def data(system, count=400, noise=0.0, seed=0):
 def found(system, declared=True, **kwargs):
     x, u, xdot, noise = data(system, **kwargs)
     angles = tuple(system.state_names.index(name) for name in system.angles)
-    library = Library(system.state_names, angles if declared else tuple(range(system.n)))
+    everything = tuple(range(system.n))
+    library = Library(system.state_names, angles if declared else everything, angles * declared)
     features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
     return discover(library, features, xdot, u, noise), library
 
@@ -102,3 +104,76 @@ def test_standard_errors_cover_the_truth():
         scores.append((slope + 0.7) / error)
     assert 0.75 < np.std(scores) < 1.3
     assert abs(np.mean(scores)) < 0.5
+
+
+def test_what_a_robot_cannot_do_in_its_own_frame_has_no_weight_to_get_wrong():
+    rows, library = found(unicycle(), noise=0.05)
+    assert [equation_of(row, library).text for row in rows] == [
+        "sin(theta)·px' − cos(theta)·py' = 0"
+    ]
+
+
+def off_axle(count, noise, seed):
+    """A unicycle seen by a marker ahead of its axle, with a heading that is read a little askew."""
+    ahead, askew = 0.1, 0.05
+    rng = np.random.default_rng(seed)
+    theta, (omega, v) = rng.uniform(-3, 3, count), rng.uniform(-1, 1, (2, count))
+    heading = theta - askew
+    px = v * np.cos(heading) - ahead * omega * np.sin(heading)
+    py = v * np.sin(heading) + ahead * omega * np.cos(heading)
+    xdot = np.stack([px, py, omega], axis=1) + noise * rng.normal(size=(count, 3))
+    library = Library(("px", "py", "theta"), (2,), (2,))
+    x = np.stack([rng.normal(size=count), rng.normal(size=count), theta], axis=1)
+    features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
+    return library, features, xdot, np.stack([omega, v], axis=1)
+
+
+def test_an_equation_grows_by_what_the_textbook_leaves_out():
+    library, features, xdot, u = off_axle(800, 0.02, 0)
+    (row,) = discover(library, features, xdot, u, np.full(3, 0.05))
+    sine, cosine = library.labels.index("sin(theta)"), library.labels.index("cos(theta)")
+    assert np.count_nonzero(row.weights) == 5  # three terms, of which two are pairs
+    scale = row.weights[sine, 0]
+    for entry, truth in (((0, 2), 0.1 / np.cos(0.05)), ((cosine, 0), -np.tan(0.05))):
+        error = 4 * row.standard_errors[entry] / abs(scale)
+        assert row.weights[entry] / scale == pytest.approx(truth, abs=error)
+        assert error < 0.02
+
+
+def test_standard_errors_know_of_errors_that_a_drive_has_in_common():
+    # ṗ = 0.7 v, v nearly constant in each of 30 drives of 10 samples, and ṗ off by a constant.
+    library, groups = Library(("p", "v"), ()), np.repeat(np.arange(30), 10)
+    scores = {"drives": [], "samples": []}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        v = rng.normal(size=30)[groups] + 0.1 * rng.normal(size=300)
+        off = 0.01 * rng.normal(size=30)[groups] + 0.001 * rng.normal(size=300)
+        u = rng.normal(size=(300, 1))
+        xdot = np.stack([0.7 * v + off, u[:, 0]], axis=1)
+        x = np.stack([rng.normal(size=300), v], axis=1)
+        features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
+        for name, known in (("drives", groups), ("samples", None)):
+            row = discover(library, features, xdot, u, np.full(2, 0.01), groups=known, effect=0.5)[
+                0
+            ]
+            slope, error = row.weights[2, 2] / row.weights[0, 0], row.standard_errors[2, 2]
+            scores[name].append((slope + 0.7) / error)
+    assert 0.75 < np.std(scores["drives"]) < 1.4
+    assert np.std(scores["samples"]) > 2
+
+
+def test_a_constraint_with_something_small_added_is_not_a_second_one():
+    # A robot that hardly moves: 0.05 ṗx is far below the noise, as an addition to a true row.
+    rng = np.random.default_rng(0)
+    theta, v = rng.uniform(-0.3, 0.3, 400), 0.1 + 0.05 * rng.uniform(-1, 1, 400)
+    x = np.stack([rng.uniform(-3, 3, 400), rng.uniform(-3, 3, 400), theta], axis=1)
+    u = np.stack([rng.uniform(-1, 1, 400), v], axis=1)
+    xdot = np.stack([v * np.cos(theta), v * np.sin(theta), u[:, 0]], axis=1)
+    noise = np.array([0.01, 0.01, 0.01])
+    xdot = xdot + noise * rng.normal(size=xdot.shape)
+    library = Library(("px", "py", "theta"), (2,), (2,))
+    features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
+    rows = discover(library, features, xdot, u, noise)
+    assert [equation_of(row, library).text for row in rows] == [
+        "sin(theta)·px' − cos(theta)·py' = 0"
+    ]

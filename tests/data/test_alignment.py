@@ -95,6 +95,26 @@ def test_states_and_derivatives_are_those_of_the_truth(clean):
     np.testing.assert_allclose(run.u, commands(middles - LAG), atol=0.02)
 
 
+def test_the_gain_of_an_actuator_is_not_lost_in_the_smoother():
+    # Commands change every .3 s, and slopes are averaged over nearly a second.
+    rng = np.random.default_rng(0)
+    time = np.arange(0, 60, 0.01)
+    command = rng.normal(size=(200, 1))
+    rate = 1.3 * command[np.minimum((time / 0.3).astype(int), 199)]
+    pose = np.cumsum(rate, axis=0) * 0.01 + 1e-4 * rng.normal(size=rate.shape)
+    found = align(
+        Stream(time, pose, ("p",)),
+        Stream(0.3 * np.arange(200), command, ("u",), hold=True),
+        bandwidth=0.4,
+        lag=0.0,
+    )
+    run = found.runs[0]
+    gain, of_one_step = (np.vdot(u, run.xdot) / np.vdot(u, u) for u in (run.seen, run.u))
+    assert gain == pytest.approx(1.3, rel=0.01)
+    assert of_one_step < 1.2, "the command of one step alone explains too little"
+    np.testing.assert_array_equal(run.samples().u, run.seen)
+
+
 def test_noise_is_reported(clean):
     np.testing.assert_allclose(clean.noise, POSE_NOISE, rtol=0.25)
 

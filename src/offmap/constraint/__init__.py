@@ -2,7 +2,6 @@
 
 from offmap.constraint.basis import align_signs, rref, unit_rows
 from offmap.constraint.choice import choose_representation
-from offmap.constraint.dictionary import DictionaryConstraint, Library
 from offmap.constraint.equations import Equation, readable_equations
 from offmap.constraint.learned import (
     ConstraintConfig,
@@ -13,6 +12,7 @@ from offmap.constraint.learned import (
     fit_dictionary,
     fit_rows,
 )
+from offmap.constraint.library import DictionaryConstraint, Library
 from offmap.constraint.normal_space import (
     NormalSpace,
     count_constraints,

@@ -1,73 +1,29 @@
 """Constraints as short equations, found by exhaustive search over a small library of terms.
 
-Every constraint is sought as Σ w_{kj} φ_k(x) [ẋ; 1]_j = 0 with at most three terms, straight from
-measured pairs (x, ẋ): no f̂, no null space per state, no gauge, no sign. The library φ holds 1, each
-state, and its sine and cosine.
+Every constraint is sought as Σ w_t φ_t(x) [ẋ; 1] = 0 with at most three terms, and a few more where
+those clearly help, straight from measured pairs (x, ẋ): no f̂, no null space per state, no gauge, no
+sign.
 """
 
 from dataclasses import dataclass
-from itertools import combinations
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.stats import f as f_distribution
 
 from offmap.constraint.equations import Equation, sentence
+from offmap.constraint.library import Library
+from offmap.constraint.search import (
+    Candidate,
+    Search,
+    candidates,
+    grown,
+    search_problem,
+    worst_ratio,
+)
 
-_BLOCK = 40_000  # supports examined at once
-_SHARE = 1e-3  # a term that contributes less than this share of the largest is not one
 _INDEPENDENT = 0.2  # least singular value of unit rows that count as different constraints
-_ROUND_OFF = 1e-14
-_AS_GOOD = 2.0  # an equation with a residual up to this multiple of the best one's is as good
-_EXACT = 0.3  # and so are all with a residual below this share of the noise expected
-
-
-class Library(eqx.Module):
-    """The functions φ(x): 1, each state, sines and cosines; an angle by its sine and cosine alone.
-
-    An angle and the same angle after a full turn are one state: no constraint tells them apart.
-    """
-
-    names: tuple[str, ...] = eqx.field(static=True)
-    trigonometric: tuple[int, ...] = eqx.field(static=True)
-    """States whose sine and cosine are offered: the declared angles, or all if none is declared."""
-    angles: tuple[int, ...] = eqx.field(static=True, default=())
-    """States that are known to be angles."""
-
-    @property
-    def plain(self) -> tuple[int, ...]:
-        """States that are offered as they are."""
-        return tuple(i for i in range(len(self.names)) if i not in self.angles)
-
-    def __call__(self, x: Float[Array, " n"]) -> Float[Array, " k"]:
-        """Value of every function at one state."""
-        plain = x[jnp.array(self.plain, dtype=int)]
-        trig = x[jnp.array(self.trigonometric, dtype=int)]
-        return jnp.concatenate([jnp.ones(1), plain, jnp.sin(trig), jnp.cos(trig)])
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Name of every function; the constant has none."""
-        angles = [self.names[i] for i in self.trigonometric]
-        return (
-            "",
-            *(self.names[i] for i in self.plain),
-            *(f"sin({name})" for name in angles),
-            *(f"cos({name})" for name in angles),
-        )
-
-
-class DictionaryConstraint(eqx.Module):
-    """Γ(x) = W φ(x): rows that are short sums of library terms."""
-
-    library: Library
-    weights: Float[Array, "c k q"]
-
-    def __call__(self, x: Float[Array, " n"]) -> Float[Array, "c q"]:
-        """[G(x) g(x)]."""
-        return jnp.einsum("ckj,k->cj", self.weights, self.library(x))
+_FOLDS = 10
 
 
 @dataclass(frozen=True)
@@ -81,21 +37,6 @@ class DictionaryRow:
     """Root mean square of the equation on the data, in units of the noise expected there."""
 
 
-@dataclass(frozen=True)
-class _Search:
-    """The regression problem, scaled so that every term has unit size."""
-
-    terms: Float[np.ndarray, "N q"]
-    size: Float[np.ndarray, " q"]
-    gram: Float[np.ndarray, "q q"]
-    noise: Float[np.ndarray, "q q"]
-    """wᵀ noise w is the variance that noise in ẋ gives to the residual of w."""
-    column: Int[np.ndarray, " q"]
-    """Which entry of [ẋ; 1] a term multiplies."""
-    function: Int[np.ndarray, " q"]
-    """Which library function a term has."""
-
-
 def discover(
     library: Library,
     features: Float[np.ndarray, "N k"],
@@ -103,6 +44,7 @@ def discover(
     u: Float[np.ndarray, "N m"],
     noise: Float[np.ndarray, " n"],
     *,
+    groups: Int[np.ndarray, " N"] | None = None,
     max_terms: int = 3,
     tolerance: float = 3.0,
     significance: float = 1e-6,
@@ -110,9 +52,10 @@ def discover(
 ) -> list[DictionaryRow]:
     """Short equations that every sample obeys, simplest first, none implied by the others.
 
-    A support is accepted if its residual is what the noise in ẋ explains (within `tolerance`), if
-    the residual does not depend on the control (F-test at `significance`: what a control can
-    change is no constraint), and if it raises the rank of the rows found so far.
+    A sum of terms is accepted if its residual is what the noise in ẋ explains (within `tolerance`),
+    if the residual does not depend on the control (F-test at `significance`: what a control can
+    change is no constraint), if it raises the rank of the rows found so far, and if every
+    combination of the rows is obeyed as they are.
 
     Args:
         library: the functions φ.
@@ -120,28 +63,38 @@ def discover(
         xdot: measured derivatives.
         u: controls.
         noise: standard deviation of the noise in each component of ẋ.
-        max_terms: most terms in one equation.
+        groups: samples whose errors may be alike, such as those of one trajectory; None: none are.
+        max_terms: most terms in one equation, before it grows.
         tolerance: largest residual, in units of the expected one.
         significance: p-value below which the residual is said to depend on u.
         effect: share of the residual's variance that u must explain as well, to be said so.
     """
-    search = _search(features, xdot, noise)
-    n = xdot.shape[1]
-    accepted: list[DictionaryRow] = []
-    rows = np.zeros((0, features.shape[1], n + 1))
-    for support, weights, ratio in _candidates(search, n, max_terms, tolerance):
-        row = _row(search, support, weights, features.shape[1], n)
-        enlarged = np.concatenate([rows, row[None]])
-        if len(enlarged) > n or not _independent(enlarged, features, xdot):
+    groups = np.arange(len(xdot)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    search = search_problem(library.terms(), features, xdot, noise, groups % _FOLDS)
+    found, allowed = candidates(search, max_terms, tolerance)
+    accepted: list[Candidate] = []
+
+    def different(candidate: Candidate) -> bool:
+        together = [*accepted, candidate]
+        rows = np.stack([_row(search, one) for one in together])
+        return _independent(rows, features, xdot) and worst_ratio(search, together) <= allowed
+
+    for candidate in found:
+        if not different(candidate):
             continue
-        if _depends_on_control(search, support, weights, row, features, u, significance, effect):
+        candidate = grown(search, candidate)
+        if not different(candidate):
             continue
-        errors = _standard_errors(search, support, weights, features.shape[1], n)
-        accepted.append(DictionaryRow(row, errors, ratio))
-        rows = enlarged
-        if len(rows) == n:
+        row = _row(search, candidate)
+        if _depends_on_control(search, candidate, row, features, u, significance, effect):
+            continue
+        accepted.append(candidate)
+        if len(accepted) == xdot.shape[1]:
             break
-    return accepted
+    return [
+        DictionaryRow(_row(search, one), _standard_errors(search, one, groups), one.ratio)
+        for one in accepted
+    ]
 
 
 def equation_of(row: DictionaryRow, library: Library) -> Equation:
@@ -160,94 +113,44 @@ def inputs_of(row: DictionaryRow, library: Library) -> tuple[str, ...]:
     return tuple(name for name in library.names if used & {name, f"sin({name})", f"cos({name})"})
 
 
-def _search(features: np.ndarray, xdot: np.ndarray, noise: np.ndarray) -> _Search:
-    N, k = features.shape
-    n = xdot.shape[1]
-    extended = np.concatenate([xdot, np.ones((N, 1))], axis=1)
-    terms = (features[:, :, None] * extended[:, None, :]).reshape(N, -1)
-    size = np.sqrt(np.mean(terms**2, axis=0))
-    size = np.where(size > 0, size, 1.0)
-    terms = terms / size
-    column = np.arange(k * (n + 1)) % (n + 1)
-    function = np.arange(k * (n + 1)) // (n + 1)
-    # A term φ_k ẋ_j inherits the noise of ẋ_j: two terms with the same j share it.
-    variance = np.append(noise**2, 0.0)
-    same = column[:, None] == column[None, :]
-    energy = (features.T @ features / N)[np.ix_(function, function)]
-    shared = same * variance[column][:, None] * energy / np.outer(size, size)
-    return _Search(terms, size, terms.T @ terms / N, shared, column, function)
-
-
-def _candidates(
-    search: _Search, n: int, max_terms: int, tolerance: float
-) -> list[tuple[np.ndarray, np.ndarray, float]]:
-    """Supports whose residual the noise explains, with weights: fewest terms first."""
-    active = np.flatnonzero(np.mean(search.terms**2, axis=0) > 0)
-    degree = (search.function > 0).astype(int) + (search.column < n)
-    found = []
-    for size in range(1, max_terms + 1):
-        supports = np.array(list(combinations(active, size)), dtype=np.int32)
-        supports = supports[np.any(search.column[supports] < n, axis=1)]
-        for block in np.array_split(supports, max(1, len(supports) // _BLOCK)):
-            ratio, weights = _least_ratio(search, block)
-            share = np.abs(weights) / np.abs(weights).max(axis=1, keepdims=True)
-            good = (ratio <= tolerance) & (share.min(axis=1) > _SHARE)
-            found += [
-                (size, int(degree[s].sum()), float(r), s, w)
-                for s, w, r in zip(block[good], weights[good], ratio[good], strict=True)
-            ]
-    # Noise may be far below what the dynamics took for it: then only equations as good as the best
-    # of three terms are meant by "obeyed".
-    best = min((item[2] for item in found), default=0.0)
-    allowed = max(_AS_GOOD * best, _EXACT)
-    found = [item for item in found if item[2] <= allowed]
-    found.sort(key=lambda item: item[:3])
-    return [(support, weights, ratio) for _, _, ratio, support, weights in found]
-
-
-def _least_ratio(
-    search: _Search, supports: Int[np.ndarray, "S s"]
-) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, "S s"]]:
-    """min_w √(wᵀ gram w / wᵀ noise w) on each support, and the w that attains it."""
-    gram = search.gram[supports[:, :, None], supports[:, None, :]]
-    noise = search.noise[supports[:, :, None], supports[:, None, :]]
-    gram = gram + _ROUND_OFF * np.eye(supports.shape[1])
-    inverse = np.linalg.inv(np.linalg.cholesky(gram))
-    values, vectors = np.linalg.eigh(inverse @ noise @ np.swapaxes(inverse, 1, 2))
-    weights = np.einsum("sij,si->sj", inverse, vectors[:, :, -1])
-    return 1 / np.sqrt(np.maximum(values[:, -1], 1e-300)), weights
-
-
-def _row(
-    search: _Search, support: np.ndarray, weights: np.ndarray, k: int, n: int
-) -> Float[np.ndarray, "k q"]:
+def _row(search: Search, candidate: Candidate) -> Float[np.ndarray, "k q"]:
     """The equation as a matrix over (library function, entry of [ẋ; 1]), largest weight ±1."""
-    row = np.zeros(k * (n + 1))
-    row[support] = weights / search.size[support]
-    row /= np.abs(row).max()
-    return row.reshape(k, n + 1) * np.sign(row[support[0]])
+    support = candidate.support
+    row = np.einsum("t,tkq->kq", candidate.weights / search.size[support], search.terms[support])
+    first = search.terms[support[0]]
+    return row / np.abs(row).max() * np.sign(row[first != 0][0])
 
 
 def _standard_errors(
-    search: _Search, support: np.ndarray, weights: np.ndarray, k: int, n: int
+    search: Search, candidate: Candidate, groups: Int[np.ndarray, " N"]
 ) -> Float[np.ndarray, "k q"]:
-    """Least-squares standard errors of the other weights once the largest is fixed at ±1."""
-    raw = weights / search.size[support]
-    largest = int(np.argmax(np.abs(raw)))
+    """Standard errors of the other weights once that of the largest term is fixed.
+
+    Residuals within a group may be alike, and differ in size between groups: the sandwich over
+    groups, which is White's where every sample is a group.
+    """
+    support = candidate.support
+    raw = candidate.weights / search.size[support]
+    row = np.einsum("t,tkq->kq", raw, search.terms[support])
+    largest = int(np.argmax([np.abs(row[term != 0]).max() for term in search.terms[support]]))
     others = np.delete(np.arange(len(support)), largest)
-    chosen = search.terms[:, support] * search.size[support]
-    residual = chosen @ (raw / np.abs(raw[largest]))
-    errors = np.zeros(k * (n + 1))
-    if len(others):
-        gram = chosen[:, others].T @ chosen[:, others]
-        dof = max(len(residual) - len(others), 1)
-        covariance = np.linalg.inv(gram) * (residual @ residual) / dof
-        errors[support[others]] = np.sqrt(np.diag(covariance))
-    return errors.reshape(k, n + 1)
+    values = search.values[:, support] * search.size[support]
+    residual = values @ (raw / np.abs(row).max())
+    scores = np.zeros((groups.max() + 1, len(others)))
+    np.add.at(scores, groups, values[:, others] * residual[:, None])
+    inverse = np.linalg.inv(values[:, others].T @ values[:, others])
+    count = len(scores)
+    freedom = count / max(count - len(others), 1)
+    covariance = freedom * inverse @ (scores.T @ scores) @ inverse
+    variance = np.einsum("t,tkq->kq", np.diag(covariance), search.terms[support[others]] ** 2)
+    fixed = search.terms[support[largest]] != 0
+    return np.where(fixed, 0.0, np.sqrt(variance))
 
 
 def _independent(rows: np.ndarray, features: np.ndarray, xdot: np.ndarray) -> bool:
     """Whether the rows are different constraints at a typical state."""
+    if len(rows) > xdot.shape[1]:
+        return False
     some = features[:: max(1, len(features) // 200)]
     G = np.einsum("ckj,sk->scj", rows, some)[:, :, :-1] * np.sqrt(np.mean(xdot**2, axis=0))
     length = np.linalg.norm(G, axis=2, keepdims=True)
@@ -257,9 +160,8 @@ def _independent(rows: np.ndarray, features: np.ndarray, xdot: np.ndarray) -> bo
 
 
 def _depends_on_control(
-    search: _Search,
-    support: np.ndarray,
-    weights: np.ndarray,
+    search: Search,
+    candidate: Candidate,
     row: np.ndarray,
     features: np.ndarray,
     u: np.ndarray,
@@ -267,8 +169,8 @@ def _depends_on_control(
     effect: float,
 ) -> bool:
     """F-test: do products of G(x) with u and u uᵀ explain the residual beyond functions of x?"""
-    residual = search.terms[:, support] @ weights
-    if np.sqrt(np.mean(residual**2)) < 1e-9 * np.abs(weights).max():
+    residual = search.values[:, candidate.support] @ candidate.weights
+    if np.sqrt(np.mean(residual**2)) < 1e-9 * np.abs(candidate.weights).max():
         return False
     G = (features @ row)[:, :-1]
     G = G[:, np.abs(G).max(axis=0) > 1e-9]

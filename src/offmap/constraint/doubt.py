@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from offmap.constraint.dictionary import DictionaryConstraint
+from offmap.constraint.library import DictionaryConstraint
 
 
 def weight_doubt(

@@ -11,15 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from offmap.constraint.basis import align_signs, rref, unit_rows
-from offmap.constraint.dictionary import (
-    DictionaryConstraint,
-    DictionaryRow,
-    Library,
-    discover,
-    equation_of,
-    inputs_of,
-)
+from offmap.constraint.dictionary import DictionaryRow, discover, equation_of, inputs_of
 from offmap.constraint.equations import Equation
+from offmap.constraint.library import DictionaryConstraint, Library
 from offmap.constraint.normal_space import (
     NormalSpace,
     derivative_stack,
@@ -228,7 +222,13 @@ def fit_dictionary(
             effect = _EFFECT if correlated or floor > 0 else 0.0
             level = np.maximum(noise * spread, floor * size)
             rows = discover(
-                library, features, samples.xdot[own], samples.u[own], level, effect=effect
+                library,
+                features,
+                samples.xdot[own],
+                samples.u[own],
+                level,
+                groups=samples.trajectory[own] if correlated else None,
+                effect=effect,
             )
     if not rows:
         return ConstraintFit(None, space, space.basis, [], (), ())

@@ -35,6 +35,8 @@ class Run:
     """Mean lagged command over each step."""
     middle: Float[np.ndarray, "T n"]
     xdot: Float[np.ndarray, "T n"]
+    seen: Float[np.ndarray, "T m"]
+    """Lagged command averaged over time as the smoother averages velocities to get xdot."""
 
     @property
     def T(self) -> int:
@@ -56,13 +58,15 @@ class Run:
             u=self.u[part],
             middle=self.middle[part],
             xdot=self.xdot[part],
+            seen=self.seen[part],
         )
 
     def with_history(self, k: int) -> "Run":
         """The run with k past commands as further columns of u; its first k steps are dropped."""
         if k == 0:
             return self
-        return replace(self.cut(k, self.T - k), u=stack_history(self.u, k))
+        u, seen = stack_history(self.u, k), stack_history(self.seen, k)
+        return replace(self.cut(k, self.T - k), u=u, seen=seen)
 
     def near_zero(self, angles: tuple[int, ...]) -> "Run":
         """The same motion with angles shifted by whole turns, to start within ±π."""
@@ -71,8 +75,12 @@ class Run:
         return replace(self, x=self.x - turns, middle=self.middle - turns)
 
     def samples(self, source: str = "offline") -> Trajectory:
-        """Middle states, commands and derivatives, to fit to."""
-        return Trajectory(self.middle, self.u, dt=self.dt, xdot=self.xdot, source=source)
+        """Middle states, commands and derivatives, all equally smooth, to fit to.
+
+        A derivative that was averaged over half a second is not due to the command of one step:
+        regressed on that, the gain of every actuator comes out too small.
+        """
+        return Trajectory(self.middle, self.seen, dt=self.dt, xdot=self.xdot, source=source)
 
     def trajectory(self, source: str = "offline") -> Trajectory:
         """States at the ends of the steps and commands between them, to compare rollouts with."""
@@ -142,17 +150,18 @@ def align(
         bandwidth = choose_bandwidth(pose.time[widest], pose.values[widest], dt)
     first = np.ceil(max(pose.time[0], command.time[0]) / dt) * dt
     ticks = first + dt / 2 * np.arange(2 * int((pose.time[-1] - first) / dt) + 1)
-    value, slope = _smooth(pose, ticks, bandwidth)
+    value, slope = _smooth(pose, pose.values, ticks, bandwidth)
     ends, middle, xdot = value[::2], value[1::2], slope[1::2]
     explains = float("nan")
     if lag is None:
         lag, explains = _estimate_lag(pose, command, ticks[1::2], middle, xdot, dt, longest_lag)
     u = _mean_command(command, ticks[:-1:2] - lag, dt)
+    seen = _seen_command(pose, command, ticks[1::2], bandwidth, lag, u)
     usable = np.isfinite(ends[:-1, 0]) & np.isfinite(ends[1:, 0])
     usable &= np.isfinite(middle[:, 0]) & np.isfinite(u[:, 0])
     faults += [*pose.breaks(), *command.breaks()]
     runs = [
-        Run(float(ticks[2 * a]), dt, ends[a : b + 1], u[a:b], middle[a:b], xdot[a:b])
+        Run(float(ticks[2 * a]), dt, ends[a : b + 1], u[a:b], middle[a:b], xdot[a:b], seen[a:b])
         for a, b in _stretches(usable)
     ]
     if not runs:
@@ -167,16 +176,19 @@ def align(
 
 
 def _smooth(
-    pose: Stream, ticks: Float[np.ndarray, " T"], bandwidth: float
+    pose: Stream,
+    values: Float[np.ndarray, "N k"],
+    ticks: Float[np.ndarray, " T"],
+    bandwidth: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values and slopes at the ticks, each from samples of its own segment alone."""
-    value = np.full((len(ticks), pose.values.shape[1]), np.nan)
+    """Value and slope at the ticks of what was sampled with the poses, segment by segment."""
+    value = np.full((len(ticks), values.shape[1]), np.nan)
     slope = value.copy()
     for rows in pose.segments():
         time = pose.time[rows]
         within = (ticks >= time[0]) & (ticks <= time[-1])
         if within.any():
-            fitted = local_cubic(time, pose.values[rows], ticks[within], bandwidth)
+            fitted = local_cubic(time, values[rows], ticks[within], bandwidth)
             value[within], slope[within] = fitted.value, fitted.slope
     return value, slope
 
@@ -185,22 +197,52 @@ def _mean_command(
     command: Stream, start: Float[np.ndarray, " T"], dt: float
 ) -> Float[np.ndarray, "T m"]:
     """Mean of the held command over [start, start + dt]; NaN where a gap or an end is touched."""
-    steps = np.diff(command.time, append=command.time[-1] + command.interval)
-    integral = np.concatenate(
-        [np.zeros((1, command.values.shape[1])), np.cumsum(command.values * steps[:, None], axis=0)]
-    )
-    clock = np.append(command.time, command.time[-1] + command.interval)
+    clock, integral = _integral(command)
     area = [
         np.stack([np.interp(at, clock, column) for column in integral.T], axis=1)
         for at in (start, start + dt)
     ]
     mean = (area[1] - area[0]) / dt
-    known = (start >= clock[0]) & (start + dt <= clock[-1])
+    mean[~_known(command, start, start + dt)] = np.nan
+    return mean
+
+
+def _seen_command(
+    pose: Stream,
+    command: Stream,
+    middle: Float[np.ndarray, " T"],
+    bandwidth: float,
+    lag: float,
+    mean: Float[np.ndarray, "T m"],
+) -> Float[np.ndarray, "T m"]:
+    """The slope that the smoother sees in the integral of the command: a mean of the command.
+
+    The smoother takes velocities from poses, which are integrals of velocity; the same weights on
+    integrals of the command average it over the same times. Near a gap of the commands, where the
+    integral is not known, the mean over the step stands in.
+    """
+    clock, integral = _integral(command)
+    columns = [np.interp(pose.time - lag, clock, column) for column in integral.T]
+    _, slope = _smooth(pose, np.stack(columns, axis=1), middle, bandwidth)
+    known = _known(command, middle - lag - bandwidth, middle - lag + bandwidth)
+    return np.where((known & np.isfinite(slope[:, 0]))[:, None], slope, mean)
+
+
+def _integral(command: Stream) -> tuple[np.ndarray, np.ndarray]:
+    """Times between which the command is constant, and its integral up to each."""
+    steps = np.diff(command.time, append=command.time[-1] + command.interval)
+    area = np.cumsum(command.values * steps[:, None], axis=0)
+    clock = np.append(command.time, command.time[-1] + command.interval)
+    return clock, np.concatenate([np.zeros((1, command.values.shape[1])), area])
+
+
+def _known(command: Stream, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Which intervals touch neither a gap nor an end of the commands."""
+    known = (start >= command.time[0]) & (end <= command.time[-1] + command.interval)
     for fault in command.breaks():
         row = int(np.searchsorted(command.time, fault.time))
-        known &= (start + dt <= command.time[row - 1]) | (start >= command.time[row])
-    mean[~known] = np.nan
-    return mean
+        known &= (end <= command.time[row - 1]) | (start >= command.time[row])
+    return known
 
 
 def _estimate_lag(

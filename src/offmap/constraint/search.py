@@ -1,0 +1,192 @@
+"""Best-subset search: which few terms of a library add up to nothing but noise."""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+_BLOCK = 40_000  # supports examined at once
+_MOST = 400_000  # supports of one size; beyond, only the best smaller ones are extended
+_EXTENDED = 200
+_SHARE = 1e-3  # a term that contributes less than this share of the largest is not one
+_ROUND_OFF = 1e-14
+_AS_GOOD = 2.0  # an equation with a residual up to this multiple of the best one's is as good
+_EXACT = 0.3  # and so are all with a residual below this share of the noise expected
+_LONGEST = 6  # terms of an equation that was found short and grew
+_GAIN = 0.95  # a further term must leave at most this share of the held-out residual
+_CERTAIN = 3.0  # and be better by so many standard errors over the folds
+
+
+@dataclass(frozen=True)
+class Search:
+    """The regression problem, scaled so that every term has unit size."""
+
+    values: Float[np.ndarray, "N t"]
+    """Every term at every sample."""
+    size: Float[np.ndarray, " t"]
+    """By which it was divided."""
+    grams: Float[np.ndarray, "f t t"]
+    """Mean products of terms, fold by fold."""
+    noise: Float[np.ndarray, "t t"]
+    """wᵀ noise w is the variance that noise in ẋ gives to the residual of w."""
+    terms: Float[np.ndarray, "t k q"]
+    """What each term is."""
+
+    @property
+    def moving(self) -> np.ndarray:
+        """Which terms have a velocity."""
+        return np.any(self.terms[:, :, :-1] != 0, axis=(1, 2))
+
+    @property
+    def degree(self) -> Int[np.ndarray, " t"]:
+        """How complicated a term is: the factors in it, counted over its products."""
+        function, entry = self.terms[:, 1:].sum(axis=1), self.terms[:, :, :-1].sum(axis=1)
+        return (np.abs(function).sum(axis=1) > 0).astype(int) + np.count_nonzero(entry, axis=1)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A sum of terms that the noise explains."""
+
+    support: Int[np.ndarray, " s"]
+    weights: Float[np.ndarray, " s"]
+    """Of the terms at unit size."""
+    ratio: float
+    """Root mean square of the sum, in units of what noise in ẋ gives it."""
+
+
+def search_problem(
+    terms: Float[np.ndarray, "t k q"],
+    features: Float[np.ndarray, "N k"],
+    xdot: Float[np.ndarray, "N n"],
+    noise: Float[np.ndarray, " n"],
+    fold: Int[np.ndarray, " N"],
+) -> Search:
+    """Terms at the samples, their products, and what noise in ẋ adds to those."""
+    extended = np.concatenate([xdot, np.ones((len(xdot), 1))], axis=1)
+    values = np.einsum("nk,nq,tkq->nt", features, extended, terms, optimize=True)
+    size = np.sqrt(np.mean(values**2, axis=0))
+    size = np.where(size > 0, size, 1.0)
+    values = values / size
+    # A term inherits the noise of the ẋ_j in it: two terms with the same j share it.
+    energy = features.T @ features / len(features)
+    variance = np.append(noise**2, 0.0)
+    shared = np.einsum("akq,kl,blq,q->ab", terms, energy, terms, variance, optimize=True)
+    names = np.unique(fold)
+    grams = np.stack([values[fold == f].T @ values[fold == f] / np.sum(fold == f) for f in names])
+    weight = np.array([np.mean(fold == f) for f in names])[:, None, None] * len(names)
+    return Search(values, size, weight * grams, shared / np.outer(size, size), terms)
+
+
+def candidates(search: Search, max_terms: int, tolerance: float) -> tuple[list[Candidate], float]:
+    """Sums whose residual the noise explains, fewest terms first; and the largest ratio allowed."""
+    active = np.flatnonzero(np.mean(search.values**2, axis=0) > 0)
+    gram, degree, moving = search.grams.mean(axis=0), search.degree, search.moving
+    found: list[tuple[int, int, float, np.ndarray, np.ndarray]] = []
+    smaller = np.zeros((1, 0), dtype=np.int32)
+    for size in range(1, max_terms + 1):
+        supports = _supports(active, size, smaller)
+        supports = supports[np.any(moving[supports], axis=1)]
+        ratios = []
+        for block in np.array_split(supports, max(1, len(supports) // _BLOCK)):
+            ratio, weights = least_ratio(gram, search.noise, block)
+            ratios.append(ratio)
+            share = np.abs(weights) / np.abs(weights).max(axis=1, keepdims=True)
+            good = (ratio <= tolerance) & (share.min(axis=1) > _SHARE)
+            found += [
+                (size, int(degree[s].sum()), float(r), s, w)
+                for s, w, r in zip(block[good], weights[good], ratio[good], strict=True)
+            ]
+        smaller = supports[np.argsort(np.concatenate(ratios))[:_EXTENDED]]
+    # Noise may be far below what the dynamics took for it: then only equations as good as the best
+    # of three terms are meant by "obeyed".
+    best = min((item[2] for item in found), default=0.0)
+    allowed = max(_AS_GOOD * best, _EXACT)
+    found = [item for item in found if item[2] <= allowed]
+    found.sort(key=lambda item: item[:3])
+    return [Candidate(support, weights, ratio) for _, _, ratio, support, weights in found], allowed
+
+
+def worst_ratio(search: Search, together: list[Candidate]) -> float:
+    """Largest ratio of any combination of candidates.
+
+    A constraint with something small added to it still has a small residual; that something alone,
+    which is a combination of the two, has not.
+    """
+    weights = np.zeros((len(together), len(search.size)))
+    for row, candidate in zip(weights, together, strict=True):
+        row[candidate.support] = candidate.weights
+    gram = weights @ search.grams.mean(axis=0) @ weights.T
+    noise = weights @ search.noise @ weights.T
+    scale = np.sqrt(np.diag(noise))
+    values, vectors = np.linalg.eigh(noise / np.outer(scale, scale))
+    root = vectors / (np.sqrt(np.maximum(values, 1e-12)) * scale[:, None])
+    return float(np.sqrt(np.linalg.eigvalsh(root.T @ gram @ root)[-1]))
+
+
+def grown(search: Search, candidate: Candidate) -> Candidate:
+    """The candidate with every further term that clearly lowers its residual on held-out folds.
+
+    A robot nearly obeys its textbook; what it does instead takes a few more terms than a search
+    over all sums can try.
+    """
+    active = np.flatnonzero(np.mean(search.values**2, axis=0) > 0)
+    while candidate.ratio > _EXACT and len(candidate.support) < _LONGEST:
+        short = _held_out(search, candidate.support[None])[0]
+        more = np.setdiff1d(active, candidate.support)
+        longer = np.concatenate([np.tile(candidate.support, (len(more), 1)), more[:, None]], axis=1)
+        errors = _held_out(search, longer)
+        gain = short - errors
+        certain = gain.mean(axis=1) / (gain.std(axis=1, ddof=1) / np.sqrt(gain.shape[1]) + 1e-300)
+        better = (errors.mean(axis=1) < _GAIN**2 * short.mean()) & (certain > _CERTAIN)
+        if not better.any():
+            break
+        chosen = longer[np.argmin(np.where(better, errors.mean(axis=1), np.inf))]
+        ratio, weights = least_ratio(search.grams.mean(axis=0), search.noise, chosen[None])
+        candidate = Candidate(chosen, weights[0], float(ratio[0]))
+    return candidate
+
+
+def least_ratio(
+    gram: Float[np.ndarray, "t t"],
+    noise: Float[np.ndarray, "t t"],
+    supports: Int[np.ndarray, "S s"],
+) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, "S s"]]:
+    """min_w √(wᵀ gram w / wᵀ noise w) on each support, and the w that attains it."""
+    gram = gram[supports[:, :, None], supports[:, None, :]]
+    noise = noise[supports[:, :, None], supports[:, None, :]]
+    gram = gram + _ROUND_OFF * np.eye(supports.shape[1])
+    inverse = np.linalg.inv(np.linalg.cholesky(gram))
+    values, vectors = np.linalg.eigh(inverse @ noise @ np.swapaxes(inverse, 1, 2))
+    weights = np.einsum("sij,si->sj", inverse, vectors[:, :, -1])
+    return 1 / np.sqrt(np.maximum(values[:, -1], 1e-300)), weights
+
+
+def _held_out(search: Search, supports: Int[np.ndarray, "S s"]) -> Float[np.ndarray, "S f"]:
+    """Squared ratio on each fold, with the weights that the other folds ask for."""
+    noise = search.noise[supports[:, :, None], supports[:, None, :]]
+    errors = []
+    for fold, own in enumerate(search.grams):
+        others = np.delete(search.grams, fold, axis=0).mean(axis=0)
+        _, w = least_ratio(others, search.noise, supports)
+        gram = own[supports[:, :, None], supports[:, None, :]]
+        expected = np.einsum("si,sij,sj->s", w, noise, w)
+        errors.append(np.einsum("si,sij,sj->s", w, gram, w) / np.maximum(expected, 1e-300))
+    return np.stack(errors, axis=1)
+
+
+def _supports(
+    active: Int[np.ndarray, " a"], size: int, smaller: Int[np.ndarray, "_ _s"]
+) -> Int[np.ndarray, "S s"]:
+    """All supports of a size, or extensions of the best smaller ones where that is too many."""
+    count = 1
+    for i in range(size):
+        count = count * (len(active) - i) // (i + 1)
+    if count <= _MOST:
+        return np.array(list(combinations(active, size)), dtype=np.int32).reshape(-1, size)
+    longer = np.concatenate(
+        [np.repeat(smaller, len(active), axis=0), np.tile(active, len(smaller))[:, None]], axis=1
+    )
+    longer = np.sort(longer, axis=1)
+    return np.unique(longer[np.all(np.diff(longer, axis=1) > 0, axis=1)], axis=0).astype(np.int32)
