@@ -17,6 +17,7 @@ from offmap.constraint.search import (
     Candidate,
     Search,
     candidates,
+    edges,
     grown,
     search_problem,
     worst_ratio,
@@ -69,8 +70,8 @@ def discover(
         significance: p-value below which the residual is said to depend on u.
         effect: share of the residual's variance that u must explain as well, to be said so.
     """
-    groups = np.arange(len(xdot)) if groups is None else np.unique(groups, return_inverse=True)[1]
-    search = search_problem(library.terms(), features, xdot, noise, groups % _FOLDS)
+    held, groups = _held_out(features, groups)
+    search = search_problem(library.terms(), features, xdot, noise, held)
     found, allowed = candidates(search, max_terms, tolerance)
     accepted: list[Candidate] = []
 
@@ -82,7 +83,7 @@ def discover(
     for candidate in found:
         if not different(candidate):
             continue
-        candidate = grown(search, candidate)
+        candidate = grown(search, candidate, accepted)
         if not different(candidate):
             continue
         row = _row(search, candidate)
@@ -95,6 +96,16 @@ def discover(
         DictionaryRow(_row(search, one), _standard_errors(search, one, groups), one.ratio)
         for one in accepted
     ]
+
+
+def _held_out(
+    features: Float[np.ndarray, "N k"], groups: Int[np.ndarray, " N"] | None
+) -> tuple[Bool[np.ndarray, "f N"], Int[np.ndarray, " N"]]:
+    """Which samples are held out together: the edges of the data, or some groups at a time."""
+    if groups is None:
+        return edges(features), np.arange(len(features))
+    groups = np.unique(groups, return_inverse=True)[1]
+    return groups % _FOLDS == np.arange(min(_FOLDS, groups.max() + 1))[:, None], groups
 
 
 def equation_of(row: DictionaryRow, library: Library) -> Equation:

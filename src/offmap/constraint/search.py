@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 _BLOCK = 40_000  # supports examined at once
 _MOST = 400_000  # supports of one size; beyond, only the best smaller ones are extended
@@ -15,7 +15,7 @@ _AS_GOOD = 2.0  # an equation with a residual up to this multiple of the best on
 _EXACT = 0.3  # and so are all with a residual below this share of the noise expected
 _LONGEST = 6  # terms of an equation that was found short and grew
 _GAIN = 0.95  # a further term must leave at most this share of the held-out residual
-_CERTAIN = 3.0  # and be better by so many standard errors over the folds
+_CERTAIN = 3.0  # and be better by so many standard errors over the held-out parts
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,12 @@ class Search:
     """Every term at every sample."""
     size: Float[np.ndarray, " t"]
     """By which it was divided."""
-    grams: Float[np.ndarray, "f t t"]
-    """Mean products of terms, fold by fold."""
+    gram: Float[np.ndarray, "t t"]
+    """Mean products of terms."""
+    held: Float[np.ndarray, "f t t"]
+    """The same on each held-out part of the data,"""
+    rest: Float[np.ndarray, "f t t"]
+    """and on what is left without it."""
     noise: Float[np.ndarray, "t t"]
     """wᵀ noise w is the variance that noise in ẋ gives to the residual of w."""
     terms: Float[np.ndarray, "t k q"]
@@ -61,7 +65,7 @@ def search_problem(
     features: Float[np.ndarray, "N k"],
     xdot: Float[np.ndarray, "N n"],
     noise: Float[np.ndarray, " n"],
-    fold: Int[np.ndarray, " N"],
+    held: Bool[np.ndarray, "f N"],
 ) -> Search:
     """Terms at the samples, their products, and what noise in ẋ adds to those."""
     extended = np.concatenate([xdot, np.ones((len(xdot), 1))], axis=1)
@@ -73,16 +77,33 @@ def search_problem(
     energy = features.T @ features / len(features)
     variance = np.append(noise**2, 0.0)
     shared = np.einsum("akq,kl,blq,q->ab", terms, energy, terms, variance, optimize=True)
-    names = np.unique(fold)
-    grams = np.stack([values[fold == f].T @ values[fold == f] / np.sum(fold == f) for f in names])
-    weight = np.array([np.mean(fold == f) for f in names])[:, None, None] * len(names)
-    return Search(values, size, weight * grams, shared / np.outer(size, size), terms)
+
+    def products(chosen: np.ndarray) -> np.ndarray:
+        return chosen.T @ chosen / len(chosen)
+
+    return Search(
+        values,
+        size,
+        products(values),
+        np.stack([products(values[part]) for part in held]),
+        np.stack([products(values[~part]) for part in held]),
+        shared / np.outer(size, size),
+        terms,
+    )
+
+
+def edges(x: Float[np.ndarray, "N n"]) -> Bool[np.ndarray, "f N"]:
+    """The lowest and the highest fifth of the samples in every direction they spread in."""
+    spread = x[:, np.ptp(x, axis=0) > 0]
+    low, high = np.quantile(spread, 0.2, axis=0), np.quantile(spread, 0.8, axis=0)
+    parts = np.concatenate([(spread < low).T, (spread > high).T])
+    return parts[parts.any(axis=1)]
 
 
 def candidates(search: Search, max_terms: int, tolerance: float) -> tuple[list[Candidate], float]:
     """Sums whose residual the noise explains, fewest terms first; and the largest ratio allowed."""
     active = np.flatnonzero(np.mean(search.values**2, axis=0) > 0)
-    gram, degree, moving = search.grams.mean(axis=0), search.degree, search.moving
+    degree, moving = search.degree, search.moving
     found: list[tuple[int, int, float, np.ndarray, np.ndarray]] = []
     smaller = np.zeros((1, 0), dtype=np.int32)
     for size in range(1, max_terms + 1):
@@ -90,7 +111,7 @@ def candidates(search: Search, max_terms: int, tolerance: float) -> tuple[list[C
         supports = supports[np.any(moving[supports], axis=1)]
         ratios = []
         for block in np.array_split(supports, max(1, len(supports) // _BLOCK)):
-            ratio, weights = least_ratio(gram, search.noise, block)
+            ratio, weights = least_ratio(search.gram, search.noise, block)
             ratios.append(ratio)
             share = np.abs(weights) / np.abs(weights).max(axis=1, keepdims=True)
             good = (ratio <= tolerance) & (share.min(axis=1) > _SHARE)
@@ -117,7 +138,7 @@ def worst_ratio(search: Search, together: list[Candidate]) -> float:
     weights = np.zeros((len(together), len(search.size)))
     for row, candidate in zip(weights, together, strict=True):
         row[candidate.support] = candidate.weights
-    gram = weights @ search.grams.mean(axis=0) @ weights.T
+    gram = weights @ search.gram @ weights.T
     noise = weights @ search.noise @ weights.T
     scale = np.sqrt(np.diag(noise))
     values, vectors = np.linalg.eigh(noise / np.outer(scale, scale))
@@ -125,27 +146,57 @@ def worst_ratio(search: Search, together: list[Candidate]) -> float:
     return float(np.sqrt(np.linalg.eigvalsh(root.T @ gram @ root)[-1]))
 
 
-def grown(search: Search, candidate: Candidate) -> Candidate:
-    """The candidate with every further term that clearly lowers its residual on held-out folds.
+def grown(search: Search, candidate: Candidate, known: list[Candidate]) -> Candidate:
+    """The candidate with every further term that clearly lowers its residual on held-out data.
 
     A robot nearly obeys its textbook; what it does instead takes a few more terms than a search
-    over all sums can try.
+    over all sums can try. A term that is of no more use beside a new one is dropped. What is a
+    constraint by itself is no term of another.
     """
     active = np.flatnonzero(np.mean(search.values**2, axis=0) > 0)
-    while candidate.ratio > _EXACT and len(candidate.support) < _LONGEST:
-        short = _held_out(search, candidate.support[None])[0]
+    taken = [one.support[0] for one in known if len(one.support) == 1]
+    active = np.setdiff1d(active, np.array(taken, dtype=int))
+    for _ in range(_LONGEST):
+        if candidate.ratio <= _EXACT or len(candidate.support) == _LONGEST:
+            break
         more = np.setdiff1d(active, candidate.support)
         longer = np.concatenate([np.tile(candidate.support, (len(more), 1)), more[:, None]], axis=1)
-        errors = _held_out(search, longer)
-        gain = short - errors
-        certain = gain.mean(axis=1) / (gain.std(axis=1, ddof=1) / np.sqrt(gain.shape[1]) + 1e-300)
-        better = (errors.mean(axis=1) < _GAIN**2 * short.mean()) & (certain > _CERTAIN)
+        better, errors = _clearly_better(search, longer, candidate.support[None])
         if not better.any():
             break
-        chosen = longer[np.argmin(np.where(better, errors.mean(axis=1), np.inf))]
-        ratio, weights = least_ratio(search.grams.mean(axis=0), search.noise, chosen[None])
-        candidate = Candidate(chosen, weights[0], float(ratio[0]))
+        support = longer[np.argmin(np.where(better, errors, np.inf))]
+        ratio, weights = least_ratio(search.gram, search.noise, support[None])
+        candidate = _pruned(search, Candidate(support, weights[0], float(ratio[0])))
     return candidate
+
+
+def _pruned(search: Search, candidate: Candidate) -> Candidate:
+    """The candidate without its terms that held-out data do not clearly ask for."""
+    support = candidate.support
+    while len(support) > 1:
+        shorter = np.stack([np.delete(support, i) for i in range(len(support))])
+        shorter = shorter[np.any(search.moving[shorter], axis=1)]
+        needed, _ = _clearly_better(search, support[None], shorter)
+        if needed.all():
+            break
+        _, errors = _clearly_better(search, shorter, support[None])
+        support = shorter[np.argmin(np.where(needed, np.inf, errors))]
+    ratio, weights = least_ratio(search.gram, search.noise, support[None])
+    return Candidate(support, weights[0], float(ratio[0]))
+
+
+def _clearly_better(
+    search: Search, supports: Int[np.ndarray, "S s"], others: Int[np.ndarray, "O o"]
+) -> tuple[Bool[np.ndarray, " P"], Float[np.ndarray, " S"]]:
+    """Whether each support is clearly better on held-out data than each other, and its error.
+
+    Either there is one support and several others, or several supports and one other.
+    """
+    errors, against = _held_out(search, supports), _held_out(search, others)
+    gain = against - errors
+    doubt = gain.std(axis=1, ddof=1) / np.sqrt(gain.shape[1])
+    enough = errors.mean(axis=1) < _GAIN**2 * against.mean(axis=1)
+    return enough & (gain.mean(axis=1) > _CERTAIN * doubt), errors.mean(axis=1)
 
 
 def least_ratio(
@@ -164,11 +215,10 @@ def least_ratio(
 
 
 def _held_out(search: Search, supports: Int[np.ndarray, "S s"]) -> Float[np.ndarray, "S f"]:
-    """Squared ratio on each fold, with the weights that the other folds ask for."""
+    """Squared ratio on each held-out part, with the weights that the rest asks for."""
     noise = search.noise[supports[:, :, None], supports[:, None, :]]
     errors = []
-    for fold, own in enumerate(search.grams):
-        others = np.delete(search.grams, fold, axis=0).mean(axis=0)
+    for own, others in zip(search.held, search.rest, strict=True):
         _, w = least_ratio(others, search.noise, supports)
         gram = own[supports[:, :, None], supports[:, None, :]]
         expected = np.einsum("si,sij,sj->s", w, noise, w)
