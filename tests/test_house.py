@@ -30,6 +30,7 @@ ROOMS = (
     "mlp",
     "sparsity",
     "projection",
+    "turning",
     "tangent",
     "dynamics",
     "constraint",

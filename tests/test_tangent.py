@@ -52,7 +52,42 @@ def test_frame_is_differentiable(system):
 
 
 def test_the_march_has_steps_for_the_turns_it_meets():
-    assert frame_of(unicycle()).steps == 5  # half a turn at 0.7 rad each
-    level = planar_quadrotor()
-    calm = np.random.default_rng(0).normal(size=(50, 6)) * 0.05
-    assert tangent_frame(level.gamma, calm, ()).steps < frame_of(level).steps
+    wild = trailer()
+    angles = tuple(wild.state_names.index(name) for name in wild.angles)
+    calm = np.random.default_rng(0).normal(size=(50, wild.n)) * 0.05
+    assert tangent_frame(wild.gamma, calm, ()).steps < tangent_frame(wild.gamma, calm, angles).steps
+
+
+@pytest.mark.parametrize(
+    "system", [unicycle(), planar_quadrotor(), bicycle(), rolling_disk()], ids=lambda s: s.name
+)
+def test_a_constraint_in_a_frame_that_turns_needs_no_march(system):
+    frame = frame_of(system)
+    assert frame.turning is not None
+    assert system.state_names[frame.turning.angle] in ("theta", "phi")
+    assert frame.steps == 1
+
+
+def test_coordinates_of_a_point_off_the_axle_are_the_same_at_every_heading():
+    # The least turn from heading to heading would mix speed and turn rate by ahead · θ.
+    ahead, askew = 0.3, 0.1
+
+    def gamma(x):
+        heading = x[2] - askew
+        return jnp.stack([jnp.sin(heading), -jnp.cos(heading), ahead, 0.0])[None]
+
+    def f(x, u):
+        heading = x[2] - askew
+        across = ahead * u[0]
+        return jnp.stack(
+            [
+                u[1] * jnp.cos(heading) - across * jnp.sin(heading),
+                u[1] * jnp.sin(heading) + across * jnp.cos(heading),
+                u[0],
+            ]
+        )
+
+    frame = tangent_frame(gamma, np.random.default_rng(0).normal(size=(100, 3)), (2,))
+    x = jnp.zeros((50, 3)).at[:, 2].set(jnp.linspace(-6.0, 6.0, 50))
+    a = jax.vmap(lambda x: frame.coordinates(x, f(x, jnp.array([0.4, 0.7]))))(x)
+    np.testing.assert_allclose(a, jnp.broadcast_to(a[0], a.shape), atol=1e-12)

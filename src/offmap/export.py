@@ -221,7 +221,7 @@ def _frame(
     away = casadi.vertcat(
         *(turned[i] if i in frame.periodic else away[i] for i in range(x.shape[0]))
     )
-    basis, normal = _dm(casadi, frame.basis), None
+    basis, normal = _start(casadi, frame, away), None
     for share in range(1, frame.steps + 1):
         normal = _orthonormal_rows(casadi, gamma(origin + share / frame.steps * away))
         basis = basis - normal[:, :-1].T @ (normal[:, :-1] @ basis)
@@ -229,6 +229,18 @@ def _frame(
             basis = basis @ (1.5 * casadi.DM.eye(basis.shape[1]) - 0.5 * basis.T @ basis)
     assert normal is not None
     return basis, -normal[:, :-1].T @ normal[:, -1]
+
+
+def _start(casadi: Any, frame: TangentFrame, away: Any) -> Any:
+    """The basis that the march begins with."""
+    basis, turning = _dm(casadi, frame.basis), frame.turning
+    if turning is None:
+        return basis
+    sine, cosine = casadi.sin(away[turning.angle]), casadi.cos(away[turning.angle])
+    rows = casadi.vertsplit(casadi.MX(basis) if isinstance(away, casadi.MX) else basis)
+    a, b = rows[turning.first], rows[turning.second]
+    rows[turning.first], rows[turning.second] = cosine * a - sine * b, sine * a + cosine * b
+    return casadi.vertcat(*rows)
 
 
 def _dm(casadi: Any, array: Any) -> Any:

@@ -1,6 +1,7 @@
 """How far a model may be off: standard deviations, and vector fields drawn from its doubt."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -168,4 +169,4 @@ def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
 
 def _with_gamma(frame: TangentFrame, gamma: Gamma | None) -> TangentFrame:
     assert gamma is not None
-    return TangentFrame(gamma, frame.origin, frame.basis, frame.periodic, frame.steps)
+    return replace(frame, gamma=gamma)
