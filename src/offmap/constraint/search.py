@@ -5,17 +5,21 @@ from itertools import combinations
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.stats import t as t_distribution
 
 _BLOCK = 40_000  # supports examined at once
 _MOST = 400_000  # supports of one size; beyond, only the best smaller ones are extended
 _EXTENDED = 200
 _SHARE = 1e-3  # a term that contributes less than this share of the largest is not one
 _ROUND_OFF = 1e-14
+_ALIKE = 1.15  # residuals of the same kind of sum up to this multiple of the best are alike
+_PAIR = 2  # products in a turned term
 _AS_GOOD = 2.0  # an equation with a residual up to this multiple of the best one's is as good
 _EXACT = 0.3  # and so are all with a residual below this share of the noise expected
 _LONGEST = 6  # terms of an equation that was found short and grew
 _GAIN = 0.95  # a further term must leave at most this share of the held-out residual
-_CERTAIN = 3.0  # and be better by so many standard errors over the held-out parts
+_CHANCE = 0.01  # and have no more than this chance of it where none of all those tried is of use
+_NEEDED = 3.0  # standard errors by which a term must help to stay
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,23 @@ class Search:
 
     @property
     def degree(self) -> Int[np.ndarray, " t"]:
-        """How complicated a term is: the factors in it, counted over its products."""
-        function, entry = self.terms[:, 1:].sum(axis=1), self.terms[:, :, :-1].sum(axis=1)
-        return (np.abs(function).sum(axis=1) > 0).astype(int) + np.count_nonzero(entry, axis=1)
+        """How complicated a term is: it may have a function of the state, a velocity or both."""
+        function = np.any(self.terms[:, 1:] != 0, axis=(1, 2))
+        return function.astype(int) + self.moving.astype(int)
+
+    @property
+    def frames(self) -> Int[np.ndarray, "t n"]:
+        """From which frame a term sees each component of ẋ: 0 it does not, 1 the world, 2 … others.
+
+        In a turned pair the sine comes before the cosine; whether it stands with the earlier or the
+        later component, and the sign between them, say which way the frame turns.
+        """
+        frames = np.any(self.terms[:, :, :-1] != 0, axis=1).astype(int)
+        for term in np.flatnonzero(frames.sum(axis=1) == _PAIR):
+            (sine, i), (_, j) = np.argwhere(self.terms[term, :, :-1])
+            sign = np.prod(self.terms[term][self.terms[term] != 0]) * (1 if i < j else -1)
+            frames[term, [i, j]] = 2 + 2 * sine + (sign > 0)
+        return frames
 
 
 @dataclass(frozen=True)
@@ -101,10 +119,14 @@ def edges(x: Float[np.ndarray, "N n"]) -> Bool[np.ndarray, "f N"]:
 
 
 def candidates(search: Search, max_terms: int, tolerance: float) -> tuple[list[Candidate], float]:
-    """Sums whose residual the noise explains, fewest terms first; and the largest ratio allowed."""
+    """Sums whose residual the noise explains, and the largest ratio allowed.
+
+    Those of the fewest terms come first, among them those that stay in one frame, among these the
+    ones with the least residual; the simplest of those that are alike.
+    """
     active = np.flatnonzero(np.mean(search.values**2, axis=0) > 0)
     degree, moving = search.degree, search.moving
-    found: list[tuple[int, int, float, np.ndarray, np.ndarray]] = []
+    found: list[tuple[int, bool, int, float, np.ndarray, np.ndarray]] = []
     smaller = np.zeros((1, 0), dtype=np.int32)
     for size in range(1, max_terms + 1):
         supports = _supports(active, size, smaller)
@@ -115,18 +137,29 @@ def candidates(search: Search, max_terms: int, tolerance: float) -> tuple[list[C
             ratios.append(ratio)
             share = np.abs(weights) / np.abs(weights).max(axis=1, keepdims=True)
             good = (ratio <= tolerance) & (share.min(axis=1) > _SHARE)
+            mixed = _mixed(search, block[good])
             found += [
-                (size, int(degree[s].sum()), float(r), s, w)
-                for s, w, r in zip(block[good], weights[good], ratio[good], strict=True)
+                (size, bool(m), int(degree[s].sum()), float(r), s, w)
+                for s, w, r, m in zip(block[good], weights[good], ratio[good], mixed, strict=True)
             ]
         smaller = supports[np.argsort(np.concatenate(ratios))[:_EXTENDED]]
     # Noise may be far below what the dynamics took for it: then only equations as good as the best
     # of three terms are meant by "obeyed".
-    best = min((item[2] for item in found), default=0.0)
+    best = min((item[3] for item in found), default=0.0)
     allowed = max(_AS_GOOD * best, _EXACT)
-    found = [item for item in found if item[2] <= allowed]
-    found.sort(key=lambda item: item[:3])
-    return [Candidate(support, weights, ratio) for _, _, ratio, support, weights in found], allowed
+    found = [item for item in found if item[3] <= allowed]
+    alike: dict[tuple[int, bool], float] = {}
+    for item in found:
+        alike[item[:2]] = min(alike.get(item[:2], np.inf), max(_ALIKE * item[3], _EXACT))
+    found.sort(key=lambda item: (*item[:2], item[3] > alike[item[:2]], *item[2:4]))
+    return [Candidate(support, weights, ratio) for *_, ratio, support, weights in found], allowed
+
+
+def _mixed(search: Search, supports: Int[np.ndarray, "S s"]) -> Bool[np.ndarray, " S"]:
+    """Which sums see one component of ẋ from two frames, as the law of one robot seldom does."""
+    frames = search.frames[supports]
+    first = np.where(frames == 0, np.inf, frames).min(axis=1)
+    return np.any((first < np.inf) & (frames.max(axis=1) > first), axis=1)
 
 
 def worst_ratio(search: Search, together: list[Candidate]) -> float:
@@ -161,10 +194,12 @@ def grown(search: Search, candidate: Candidate, known: list[Candidate]) -> Candi
             break
         more = np.setdiff1d(active, candidate.support)
         longer = np.concatenate([np.tile(candidate.support, (len(more), 1)), more[:, None]], axis=1)
-        better, errors = _clearly_better(search, longer, candidate.support[None])
+        certain = float(t_distribution.isf(_CHANCE / len(more), len(search.held) - 1))
+        better, errors = _clearly_better(search, longer, candidate.support[None], certain)
         if not better.any():
             break
-        support = longer[np.argmin(np.where(better, errors, np.inf))]
+        plain = better & ~_mixed(search, longer)
+        support = longer[np.argmin(np.where(plain if plain.any() else better, errors, np.inf))]
         ratio, weights = least_ratio(search.gram, search.noise, support[None])
         candidate = _pruned(search, Candidate(support, weights[0], float(ratio[0])))
     return candidate
@@ -176,27 +211,31 @@ def _pruned(search: Search, candidate: Candidate) -> Candidate:
     while len(support) > 1:
         shorter = np.stack([np.delete(support, i) for i in range(len(support))])
         shorter = shorter[np.any(search.moving[shorter], axis=1)]
-        needed, _ = _clearly_better(search, support[None], shorter)
+        needed, _ = _clearly_better(search, support[None], shorter, _NEEDED)
         if needed.all():
             break
-        _, errors = _clearly_better(search, shorter, support[None])
+        _, errors = _clearly_better(search, shorter, support[None], _NEEDED)
         support = shorter[np.argmin(np.where(needed, np.inf, errors))]
     ratio, weights = least_ratio(search.gram, search.noise, support[None])
     return Candidate(support, weights[0], float(ratio[0]))
 
 
 def _clearly_better(
-    search: Search, supports: Int[np.ndarray, "S s"], others: Int[np.ndarray, "O o"]
+    search: Search,
+    supports: Int[np.ndarray, "S s"],
+    others: Int[np.ndarray, "O o"],
+    certain: float,
 ) -> tuple[Bool[np.ndarray, " P"], Float[np.ndarray, " S"]]:
     """Whether each support is clearly better on held-out data than each other, and its error.
 
-    Either there is one support and several others, or several supports and one other.
+    That is by `certain` standard errors over the held-out parts. Either there is one support and
+    several others, or several supports and one other.
     """
     errors, against = _held_out(search, supports), _held_out(search, others)
     gain = against - errors
     doubt = gain.std(axis=1, ddof=1) / np.sqrt(gain.shape[1])
     enough = errors.mean(axis=1) < _GAIN**2 * against.mean(axis=1)
-    return enough & (gain.mean(axis=1) > _CERTAIN * doubt), errors.mean(axis=1)
+    return enough & (gain.mean(axis=1) > certain * doubt), errors.mean(axis=1)
 
 
 def least_ratio(
