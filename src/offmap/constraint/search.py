@@ -1,6 +1,6 @@
 """Best-subset search: which few terms of a library add up to nothing but noise."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -15,6 +15,7 @@ _ROUND_OFF = 1e-14
 _ALIKE = 1.15  # residuals of the same kind of sum up to this multiple of the best are alike
 _PAIR = 2  # products in a turned term
 _AS_GOOD = 2.0  # an equation with a residual up to this multiple of the best one's is as good
+_TELLING = 0.7  # a sum says something if it is below this share of its entries, noise included
 _EXACT = 0.3  # and so are all with a residual below this share of the noise expected
 _LONGEST = 6  # terms of an equation that was found short and grew
 _GAIN = 0.95  # a further term must leave at most this share of the held-out residual
@@ -40,6 +41,14 @@ class Search:
     """wᵀ noise w is the variance that noise in ẋ gives to the residual of w."""
     terms: Float[np.ndarray, "t k q"]
     """What each term is."""
+    apart: Float[np.ndarray, "t t"]
+    """wᵀ apart w is the mean square of w if its entries G_j ẋ_j and g have nothing in common."""
+
+    @property
+    def active(self) -> Int[np.ndarray, " a"]:
+        """Terms that are more than noise."""
+        present = np.mean(self.values**2, axis=0) > 0
+        return np.flatnonzero(present & (np.diag(self.noise) < _TELLING**2))
 
     @property
     def moving(self) -> np.ndarray:
@@ -76,6 +85,8 @@ class Candidate:
     """Of the terms at unit size."""
     ratio: float
     """Root mean square of the sum, in units of what noise in ẋ gives it."""
+    allowed: float
+    """The largest ratio that counts as obeyed."""
 
 
 def search_problem(
@@ -91,6 +102,8 @@ def search_problem(
     size = np.sqrt(np.mean(values**2, axis=0))
     size = np.where(size > 0, size, 1.0)
     values = values / size
+    moved = [features @ terms[:, :, j].T * extended[:, j, None] for j in range(extended.shape[1])]
+    apart = sum(part.T @ part for part in moved) / len(xdot)
     # A term inherits the noise of the ẋ_j in it: two terms with the same j share it.
     energy = features.T @ features / len(features)
     variance = np.append(noise**2, 0.0)
@@ -107,6 +120,7 @@ def search_problem(
         np.stack([products(values[~part]) for part in held]),
         shared / np.outer(size, size),
         terms,
+        apart / np.outer(size, size),
     )
 
 
@@ -118,13 +132,13 @@ def edges(x: Float[np.ndarray, "N n"]) -> Bool[np.ndarray, "f N"]:
     return parts[parts.any(axis=1)]
 
 
-def candidates(search: Search, max_terms: int, tolerance: float) -> tuple[list[Candidate], float]:
-    """Sums whose residual the noise explains, and the largest ratio allowed.
+def candidates(search: Search, max_terms: int, tolerance: float) -> list[Candidate]:
+    """Sums whose residual the noise explains.
 
     Those of the fewest terms come first, among them those that stay in one frame, among these the
     ones with the least residual; the simplest of those that are alike.
     """
-    active = np.flatnonzero(np.mean(search.values**2, axis=0) > 0)
+    active = search.active
     degree, moving = search.degree, search.moving
     found: list[tuple[int, bool, int, float, np.ndarray, np.ndarray]] = []
     smaller = np.zeros((1, 0), dtype=np.int32)
@@ -137,22 +151,52 @@ def candidates(search: Search, max_terms: int, tolerance: float) -> tuple[list[C
             ratios.append(ratio)
             share = np.abs(weights) / np.abs(weights).max(axis=1, keepdims=True)
             good = (ratio <= tolerance) & (share.min(axis=1) > _SHARE)
+            good[good] &= _telling(search, block[good], weights[good])
             mixed = _mixed(search, block[good])
             found += [
                 (size, bool(m), int(degree[s].sum()), float(r), s, w)
                 for s, w, r, m in zip(block[good], weights[good], ratio[good], mixed, strict=True)
             ]
         smaller = supports[np.argsort(np.concatenate(ratios))[:_EXTENDED]]
-    # Noise may be far below what the dynamics took for it: then only equations as good as the best
-    # of three terms are meant by "obeyed".
-    best = min((item[3] for item in found), default=0.0)
-    allowed = max(_AS_GOOD * best, _EXACT)
-    found = [item for item in found if item[3] <= allowed]
+    allowed = _allowed(search, [(item[4], item[5], item[3]) for item in found])
+    kept = [(*item, most) for item, most in zip(found, allowed, strict=True) if item[3] <= most]
     alike: dict[tuple[int, bool], float] = {}
-    for item in found:
+    for item in kept:
         alike[item[:2]] = min(alike.get(item[:2], np.inf), max(_ALIKE * item[3], _EXACT))
-    found.sort(key=lambda item: (*item[:2], item[3] > alike[item[:2]], *item[2:4]))
-    return [Candidate(support, weights, ratio) for *_, ratio, support, weights in found], allowed
+    kept.sort(key=lambda item: (*item[:2], item[3] > alike[item[:2]], *item[2:4]))
+    return [Candidate(support, weights, ratio, most) for *_, ratio, support, weights, most in kept]
+
+
+def _allowed(search: Search, found: list[tuple[np.ndarray, np.ndarray, float]]) -> list[float]:
+    """The largest ratio of each sum (support, weights, ratio) that counts as obeyed.
+
+    Noise may be far from what the dynamics took for it, and by another factor for each velocity:
+    "obeyed" means nearly as well as the best sum of few terms about the same velocities is.
+    """
+    has = np.any(search.terms[:, :, :-1] != 0, axis=1)
+    best = np.full(has.shape[1], np.inf)
+    about = []
+    for support, weights, ratio in found:
+        weight = np.abs(weights) * search.moving[support]
+        main = np.any(has[support[weight >= 0.5 * weight.max()]], axis=0)
+        best[main] = np.minimum(best[main], ratio)
+        about.append(main)
+    return [max(_AS_GOOD * float(best[main].max()), _EXACT) for main in about]
+
+
+def _telling(
+    search: Search, supports: Int[np.ndarray, "S s"], weights: Float[np.ndarray, "S s"]
+) -> Bool[np.ndarray, " S"]:
+    """Which sums are much smaller than their entries G_j ẋ_j: there is something to be obeyed.
+
+    A multiple of one velocity, where all that was measured of it is noise, is as small as noise.
+    """
+
+    def mean_square(products: np.ndarray) -> np.ndarray:
+        some = products[supports[:, :, None], supports[:, None, :]]
+        return np.einsum("si,sij,sj->s", weights, some, weights)
+
+    return mean_square(search.gram) < _TELLING**2 * mean_square(search.apart)
 
 
 def _mixed(search: Search, supports: Int[np.ndarray, "S s"]) -> Bool[np.ndarray, " S"]:
@@ -186,7 +230,7 @@ def grown(search: Search, candidate: Candidate, known: list[Candidate]) -> Candi
     over all sums can try. A term that is of no more use beside a new one is dropped. What is a
     constraint by itself is no term of another.
     """
-    active = np.flatnonzero(np.mean(search.values**2, axis=0) > 0)
+    active = search.active
     taken = [one.support[0] for one in known if len(one.support) == 1]
     active = np.setdiff1d(active, np.array(taken, dtype=int))
     for _ in range(_LONGEST):
@@ -200,14 +244,12 @@ def grown(search: Search, candidate: Candidate, known: list[Candidate]) -> Candi
             break
         plain = better & ~_mixed(search, longer)
         support = longer[np.argmin(np.where(plain if plain.any() else better, errors, np.inf))]
-        ratio, weights = least_ratio(search.gram, search.noise, support[None])
-        candidate = _pruned(search, Candidate(support, weights[0], float(ratio[0])))
+        candidate = _pruned(search, candidate, support)
     return candidate
 
 
-def _pruned(search: Search, candidate: Candidate) -> Candidate:
-    """The candidate without its terms that held-out data do not clearly ask for."""
-    support = candidate.support
+def _pruned(search: Search, candidate: Candidate, support: Int[np.ndarray, " s"]) -> Candidate:
+    """The candidate on those terms of a support that held-out data clearly ask for."""
     while len(support) > 1:
         shorter = np.stack([np.delete(support, i) for i in range(len(support))])
         shorter = shorter[np.any(search.moving[shorter], axis=1)]
@@ -217,7 +259,7 @@ def _pruned(search: Search, candidate: Candidate) -> Candidate:
         _, errors = _clearly_better(search, shorter, support[None], _NEEDED)
         support = shorter[np.argmin(np.where(needed, np.inf, errors))]
     ratio, weights = least_ratio(search.gram, search.noise, support[None])
-    return Candidate(support, weights[0], float(ratio[0]))
+    return replace(candidate, support=support, weights=weights[0], ratio=float(ratio[0]))
 
 
 def _clearly_better(

@@ -1,0 +1,50 @@
+"""The search for equations with many states, and with velocities that are mostly noise."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from offmap.constraint import search
+from offmap.constraint.dictionary import discover, equation_of
+from offmap.constraint.library import Library
+
+JOINTS = 4
+
+
+def arm(noise, seed=0, samples=400):
+    """Joints q with velocities w: q' = w up to noise; w' is torque and far more noise."""
+    rng = np.random.default_rng(seed)
+    q, w = rng.uniform(-1, 1, (2, samples, JOINTS))
+    tau = rng.normal(size=(samples, JOINTS))
+    xdot = np.c_[w + noise * rng.normal(size=w.shape), 0.3 * tau + rng.normal(size=w.shape)]
+    names = tuple(f"{letter}{i}" for letter in "qw" for i in range(JOINTS))
+    library = Library(names, tuple(range(JOINTS)), tuple(range(JOINTS)))
+    features = np.asarray(jax.vmap(library)(jnp.asarray(np.c_[q, w])))
+    return library, features, xdot, tau, np.array([noise] * JOINTS + [1.0] * JOINTS)
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.1])
+def test_joint_velocities_are_found_and_noise_is_no_constraint(noise):
+    library, *data = arm(noise)
+    rows = discover(library, *data)
+    number = r"([\d.]+(\(±[\d.]+\))?·)?"
+    for i in range(JOINTS):
+        shape = re.compile(rf"{number}q{i}' − {number}w{i} = 0")
+        assert sum(bool(shape.fullmatch(equation_of(row, library).text)) for row in rows) == 1
+    assert len(rows) == JOINTS
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_all_supports_are_tried_or_the_best_smaller_ones_extended(monkeypatch, size):
+    active = np.array([0, 2, 3, 5, 8, 9])
+    smaller = np.array([[0, 2], [5, 9]])[:, : size - 1]
+    everything = {tuple(support) for support in search._supports(active, size, smaller).tolist()}
+    assert len(everything) == [6, 15, 20][size - 1]
+    monkeypatch.setattr(search, "_MOST", 5)
+    some = {tuple(support) for support in search._supports(active, size, smaller).tolist()}
+    assert some == {
+        support for support in everything if any(set(s) <= set(support) for s in smaller.tolist())
+    }
