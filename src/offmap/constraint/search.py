@@ -46,9 +46,9 @@ class Search:
 
     @property
     def active(self) -> Int[np.ndarray, " a"]:
-        """Terms that are more than noise."""
+        """Terms whose entries are more than noise; a term that is a constraint by itself is less."""
         present = np.mean(self.values**2, axis=0) > 0
-        return np.flatnonzero(present & (np.diag(self.noise) < _TELLING**2))
+        return np.flatnonzero(present & (np.diag(self.noise) < _TELLING**2 * np.diag(self.apart)))
 
     @property
     def moving(self) -> np.ndarray:
@@ -220,7 +220,7 @@ def worst_ratio(search: Search, together: list[Candidate]) -> float:
     scale = np.sqrt(np.diag(noise))
     values, vectors = np.linalg.eigh(noise / np.outer(scale, scale))
     root = vectors / (np.sqrt(np.maximum(values, 1e-12)) * scale[:, None])
-    return float(np.sqrt(np.linalg.eigvalsh(root.T @ gram @ root)[-1]))
+    return float(np.sqrt(max(np.linalg.eigvalsh(root.T @ gram @ root)[-1], 0.0)))
 
 
 def grown(search: Search, candidate: Candidate, known: list[Candidate]) -> Candidate:
