@@ -168,4 +168,6 @@ def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
 
 def _with_gamma(frame: TangentFrame, gamma: Gamma | None) -> TangentFrame:
     assert gamma is not None
-    return TangentFrame(gamma, frame.origin, frame.basis, frame.periodic, frame.steps)
+    return TangentFrame(
+        gamma, frame.origin, frame.basis, frame.periodic, frame.steps, frame.pattern
+    )
