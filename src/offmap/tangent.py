@@ -1,6 +1,7 @@
 """Coordinates for the motions a constraint allows: a frame that turns smoothly with the state."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -41,7 +42,9 @@ class Pattern:
     sign: float
     """Of the cross product, as the basis at the origin has it."""
 
-    def __call__(self, gamma: Float[Array, "c q"]) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
+    def __call__(
+        self, gamma: Float[Array, "c q"]
+    ) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
         """T and b for one Γ."""
         n = gamma.shape[1] - 1
         drift = [jnp.zeros(())] * n
@@ -55,7 +58,7 @@ class Pattern:
         nearest = project(jnp.zeros(len(self.states)), rest)
         for k, state in enumerate(self.states):
             drift[state] = nearest[k]
-        return self._basis(_cross_product(G), n), jnp.stack(drift)
+        return self._basis(cross_product(G), n), jnp.stack(drift)
 
     def _left(self, gamma: Array, row: int, drift: list[Array]) -> Array:
         """What the rates told so far leave of a row."""
@@ -172,13 +175,13 @@ def _pattern(frame: TangentFrame, mentions: Bool[np.ndarray, "c n"]) -> Pattern 
     return Pattern(tuple(told), columns, tuple(rows), left, sign)
 
 
-def _cross_product(rows: list[list[Array]]) -> list[Array]:
+def cross_product(rows: list[list[Any]]) -> list[Any]:
     """The vector at a right angle to c rows of c + 1 numbers, as long as their volume."""
     each = range(len(rows[0]))
     return [(-1) ** i * _determinant([row[:i] + row[i + 1 :] for row in rows]) for i in each]
 
 
-def _determinant(rows: list[list[Array]]) -> Array:
+def _determinant(rows: list[list[Any]]) -> Any:
     """By the first row."""
     if len(rows) == 1:
         return rows[0][0]

@@ -1,11 +1,19 @@
-"""How far the weights of short equations may be off, from the motions they were fitted to."""
+"""How far a constraint may be off, from the motions it was fitted to: its weights and its form."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from scipy.stats import f as f_distribution
 
 from offmap.constraint.dictionary import DictionaryConstraint
+from offmap.data import Samples
+from offmap.projection import unit_residual
+from offmap.types import Gamma
+
+_POINTS = 3000  # of larger data sets
+_SIGNIFICANCE = 1e-3  # less than this, and what is explained is no chance
+_ROUND_OFF = 1e-9  # of the speed: smaller misfits are none
 
 
 def weight_doubt(
@@ -36,3 +44,42 @@ def weight_doubt(
                 direction[i, support[e][0], support[e][1]] = value
             directions.append(direction)
     return np.array(directions).reshape(len(directions), *gamma.weights.shape)
+
+
+def misfit(gamma: Gamma, samples: Samples) -> Float[np.ndarray, " c"]:
+    """By how much motions break each row (of unit G) in a way that state and control explain.
+
+    Noise leaves a residual that nothing explains. What products of (1, u, u uᵀ) and functions of x
+    explain of it, beyond chance, is not noise: the equation is wrong there by as much.
+    """
+    own = samples.take(np.arange(len(samples))[:: max(1, len(samples) // _POINTS)])
+    x = jnp.asarray(own.x)
+    residual = np.asarray(
+        jax.vmap(lambda x, v: unit_residual(v, gamma(x)))(x, jnp.asarray(own.xdot))
+    )
+    of_state = _standardised(own.x)
+    if isinstance(gamma, DictionaryConstraint):
+        of_state = np.asarray(jax.vmap(gamma.library)(x))
+    v = _standardised(own.u)
+    pairs = [v[:, i] * v[:, j] for i in range(1, v.shape[1]) for j in range(i, v.shape[1])]
+    of_control = np.concatenate([v, np.stack(pairs, axis=1)], axis=1)
+    products = (of_state[:, :, None] * of_control[:, None, :]).reshape(len(v), -1)
+    basis, size, _ = np.linalg.svd(products / np.linalg.norm(products, axis=0), full_matrices=False)
+    basis = basis[:, size > 1e-6 * size[0]]
+    freedom = len(v) - basis.shape[1]
+    if freedom < basis.shape[1]:  # too few samples to tell what is explained from what is fitted
+        return np.zeros(residual.shape[1])
+    explained = np.sum((basis.T @ residual) ** 2, axis=0)
+    noise = (np.sum(residual**2, axis=0) - explained) / freedom
+    ratio = explained / basis.shape[1] / np.maximum(noise, 1e-300)
+    chance = f_distribution.sf(ratio, basis.shape[1], freedom)
+    beyond = np.sqrt(np.maximum(explained - basis.shape[1] * noise, 0.0) / len(v))
+    seen = beyond > _ROUND_OFF * np.sqrt(np.mean(own.xdot**2))
+    return np.where(seen & (chance < _SIGNIFICANCE), beyond, 0.0)
+
+
+def _standardised(values: np.ndarray) -> np.ndarray:
+    """(1, values in units of their spread)."""
+    spread = values.std(axis=0)
+    scaled = (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return np.concatenate([np.ones((len(values), 1)), scaled], axis=1)
