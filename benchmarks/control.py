@@ -6,8 +6,8 @@ MPPI with its defaults (1,000 samples, 30 steps) parks and tracks with a unicycl
 eight with a planar quadrotor, all outside the data, through the truth, the default preset and a
 plain GP of all inputs (GP/none). Solve times are medians over the loop, CPU times means over all
 threads; GPyTorch, if installed, rolls out the same number of plans through an exact GP of the same
-data. The differential drive (`--robots ddr`) runs in MuJoCo, too slow to plan with: its oracle is
-the unicycle with the motors' lag and delay known.
+data. The differential drive (`--robots ddr`) runs in MuJoCo, of which a solve would
+take three million steps: its oracle is the unicycle with the motors' lag and delay known.
 """
 
 import argparse
