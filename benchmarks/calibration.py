@@ -6,7 +6,8 @@ Each system is fitted with 1 % noise on all data, without online data, by the de
 are the noise-free rollouts of the paper's ID and OOD rows: x' in one step against `predict`'s
 standard deviation, states of rollouts against `rollout(…, samples=S)`. Errors within one fit are
 alike, so that only coverage over several fits (seeds) says something. A run goes on where an
-earlier one with the same settings and the same --out stopped.
+earlier one with the same settings and the same --out stopped; --models keeps the fits, which take
+far longer than what is measured on them.
 """
 
 import argparse
@@ -74,6 +75,18 @@ def coverage(model: offmap.Model, case: Case, place: str, trials: int, samples: 
     }
 
 
+def fitted(name: str, seed: int, noise: float, folder: Path | None) -> offmap.Model:
+    """The model of one system and seed, read from the folder where an earlier run left it."""
+    path = None if folder is None else folder / f"{name}-{seed}-{noise:g}.offmap"
+    if path is not None and path.exists():
+        return offmap.load(path)
+    model = offmap.fit(noisy(case_of(name), noise, seed), seed=seed)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        model.save(path)
+    return model
+
+
 def settings(arguments: argparse.Namespace) -> dict:
     """What a record depends on, besides its system and seed."""
     return {name: getattr(arguments, name) for name in ("noise", "trials", "samples")}
@@ -82,7 +95,7 @@ def settings(arguments: argparse.Namespace) -> dict:
 def judge(name: str, seed: int, arguments: argparse.Namespace) -> dict:
     """Fit one system and measure all coverages."""
     began, case = time.perf_counter(), case_of(name)
-    model = offmap.fit(noisy(case, arguments.noise, seed), seed=seed)
+    model = fitted(name, seed, arguments.noise, arguments.models)
     found = {
         place: coverage(model, case, place, arguments.trials, arguments.samples, seed)
         for place in PLACES
@@ -151,6 +164,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--models", type=Path, help="folder of fitted models")
     parser.add_argument("--noise", type=float, default=0.01)
     parser.add_argument("--trials", type=int, default=6)
     parser.add_argument("--samples", type=int, default=60)
@@ -163,7 +178,7 @@ def main() -> None:
         before = json.loads(arguments.out.read_text())
         records = [r for r in before if r["settings"] == settings(arguments)]
     done = {(r["system"], r["seed"]) for r in records}
-    for seed in range(arguments.seeds):
+    for seed in range(arguments.first, arguments.first + arguments.seeds):
         for name in arguments.systems:
             if (name, seed) in done:
                 continue

@@ -146,21 +146,31 @@ class Run:
     cost: float
     solve: float
     """Median time of a solve in seconds."""
+    cpu: float
+    """Median CPU time of a solve, of all threads."""
 
 
-def drive(task: Task, controller: Callable[[np.ndarray, int], np.ndarray]) -> Run:
-    """Let a controller (state, step) → control act on the true robot."""
+def drive(
+    task: Task,
+    controller: Callable[[np.ndarray, int], np.ndarray],
+    move: Callable[[Any, Any], Any] | None = None,
+) -> Run:
+    """Let a controller (state, step) → control act on the true robot, or on what `move` moves."""
     system, substeps = task.system, round(task.dt / task.system.dt)
-    move = jax.jit(lambda x, u: rollout(system.f, x, jnp.tile(u, (substeps, 1)), system.dt)[-1])
-    x, states, cost, times = np.array(task.start), [np.array(task.start)], 0.0, []
+    move = move or jax.jit(
+        lambda x, u: rollout(system.f, x, jnp.tile(u, (substeps, 1)), system.dt)[-1]
+    )
+    x, states, cost = np.array(task.start), [np.array(task.start)], 0.0
+    times = []
     for k in range(task.steps):
-        began = time.perf_counter()
+        began = time.perf_counter(), time.process_time()
         u = controller(x, k)
-        times.append(time.perf_counter() - began)
+        times.append((time.perf_counter() - began[0], time.process_time() - began[1]))
         x = np.asarray(move(jnp.asarray(x), jnp.asarray(u)))
         states.append(x)
         cost += float(task.cost(x, u, task.targets[k]))
-    return Run(np.array(states), cost, float(np.median(times)))
+    solve, cpu = np.median(times, axis=0)
+    return Run(np.array(states), cost, float(solve), float(cpu))
 
 
 def mppi(task: Task, f: Any, seed: int = 0) -> Run:

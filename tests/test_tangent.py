@@ -91,3 +91,24 @@ def test_coordinates_of_a_point_off_the_axle_are_the_same_at_every_heading():
     x = jnp.zeros((50, 3)).at[:, 2].set(jnp.linspace(-6.0, 6.0, 50))
     a = jax.vmap(lambda x: frame.coordinates(x, f(x, jnp.array([0.4, 0.7]))))(x)
     np.testing.assert_allclose(a, jnp.broadcast_to(a[0], a.shape), atol=1e-12)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_the_closed_form_is_the_march(system):
+    x = np.random.default_rng(0).normal(size=(200, system.n))
+    angles = tuple(system.state_names.index(name) for name in system.angles)
+    mentions = np.any(np.asarray(jax.vmap(system.gamma)(jnp.asarray(x))) != 0, axis=0)[:, :-1]
+    frame = tangent_frame(system.gamma, x, angles, mentions)
+    assert frame.pattern is not None
+    x = jax.random.uniform(jax.random.key(2), (300, system.n), minval=-3.0, maxval=3.0)
+    for closed, marched in zip(jax.vmap(frame)(x), jax.vmap(frame.marched)(x), strict=True):
+        np.testing.assert_allclose(closed, marched, atol=1e-11)
+
+
+def test_a_closed_form_is_taken_only_where_it_is_the_march():
+    system = unicycle()
+    x = np.random.default_rng(0).normal(size=(200, 3))
+    wrong = np.array([[True, False, False]])  # the row mentions py as well
+    assert tangent_frame(system.gamma, x, (2,), wrong).pattern is None
+    two_left = np.array([[True, True, True]])  # one row, two directions: no cross product
+    assert tangent_frame(system.gamma, x, (2,), two_left).pattern is None

@@ -273,10 +273,17 @@ class Model:
             predictor = Predictor(light(predictor.dynamics), predictor.gamma)
         return replace(self, predictor=predictor, world=light(self.world))
 
-    def to_casadi(self, name: str = "offmap", gamma: Callable[[Any], Any] | None = None) -> Any:
+    def to_casadi(
+        self,
+        name: str = "offmap",
+        gamma: Callable[[Any], Any] | None = None,
+        *,
+        return_std: bool = False,
+    ) -> Any:
         """The model as a self-contained casadi.Function (x, u) ↦ x', for Opti, do-mpc or C code.
 
-        Holds the mean and the projection or tangent frame, and needs neither offmap nor JAX. A Γ
+        Holds the mean and the projection or tangent frame, and needs neither offmap nor JAX. With
+        `return_std=True` a second output is the standard deviation that `predict` gives. A Γ
         that the model was given as a Python function has to be given here as well, as a function of
         a CasADi vector. Needs the extra `casadi`.
         """
@@ -287,7 +294,8 @@ class Model:
                 "drawn towards its constraint. Use with_constraint(gamma) to hold it to Γ."
             )
         n, m = self.dataset.n, self.dataset.m
-        return to_casadi(own.dynamics, own.gamma, n, m, name=name, given=gamma)
+        doubt = self.doubt if return_std else None
+        return to_casadi(own, n, m, doubt=doubt, name=name, given=gamma)
 
     def summary(self) -> str:
         """What was discovered, in a few lines."""

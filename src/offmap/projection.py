@@ -77,6 +77,14 @@ def tangential(vectors: Float[Array, "n k"], gamma: Float[Array, "c q"]) -> Floa
     return vectors - _dot([q[:, None] for q in rows], [(q @ vectors)[None] for q in rows])
 
 
+def normal_steps(gamma: Float[Array, "c q"]) -> Float[Array, "n c"]:
+    """G⁺ for rows of unit G: the least change of a velocity that moves each row's residual by 1."""
+    G, _ = _unit(gamma)
+    right = -jnp.eye(G.shape[0])
+    rows = [jnp.concatenate([G, column[:, None]], axis=1) for column in right]
+    return jnp.stack([project(jnp.zeros(G.shape[1]), row) for row in rows], axis=1)
+
+
 def tangent_projector(gamma: Float[Array, "c q"]) -> Float[Array, "n n"]:
     """I − Gᵀ (G Gᵀ)⁺ G, the linear part of the projection."""
     return tangential(jnp.eye(gamma.shape[1] - 1), gamma)

@@ -10,22 +10,28 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from offmap.constraint import DictionaryConstraint
-from offmap.constraint.doubt import weight_doubt
+from offmap.constraint.doubt import misfit, weight_doubt
 from offmap.data import Samples
 from offmap.dynamics import Dynamics, compact_dynamics, reduced_inputs
 from offmap.gp import AbstractGPs, FunctionDraws, doubtful, draw_functions
 from offmap.mlp import MLPEnsemble
 from offmap.predictor import Predictor
-from offmap.projection import project, soft_gain, tangent_projector
+from offmap.projection import (
+    normal_steps,
+    project,
+    soft_gain,
+    tangent_projector,
+    unit_residual,
+)
 from offmap.regressor import AbstractRegressor
 from offmap.tangent import TangentFrame
 from offmap.types import Gamma, VectorField
 
 
 class Doubt(eqx.Module):
-    """What is unsure about a predictor: the function its regressor found, and the weights of Γ.
+    """What is unsure about a predictor: the function its regressor found, and Γ.
 
-    A Γ that is given, or that is not made of short equations, counts as known.
+    Γ may be off in the weights of short equations, and in its form where the data say so.
     """
 
     dynamics: Dynamics
@@ -38,6 +44,8 @@ class Doubt(eqx.Module):
     """Its variance is that of the function."""
     weights: Float[Array, "e c k q"] | None
     """Directions of the error of the weights of Γ, each with a deviation of 1."""
+    missed: Float[Array, " c"] | None
+    """Standard deviation of what true motions leave of each row of Γ, scaled to unit G."""
 
     def std(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
         """Standard deviation of each component of x' after projection, to first order in Γ."""
@@ -49,9 +57,12 @@ class Doubt(eqx.Module):
         elif self.gamma is not None and self.softness is not None:
             gain, G = soft_gain(self.dynamics.variance(x, u), self.gamma(x), self.softness)
             keep = jnp.eye(x.shape[0]) - gain @ G
-            variance = keep**2 @ variance + gain**2 @ self.softness**2
+            variance = keep**2 @ variance
+            variance = variance if self.missed is None else variance + gain**2 @ self.missed**2
         elif self.gamma is not None:
             variance = tangent_projector(self.gamma(x)) ** 2 @ variance
+        if self.missed is not None and self.gamma is not None and self.softness is None:
+            variance = variance + normal_steps(self.gamma(x)) ** 2 @ self.missed**2
         if self.weights is not None and isinstance(self.gamma, DictionaryConstraint):
             own = self.gamma.weights
             values = self.mean.regressor(z)
@@ -81,12 +92,15 @@ def find_doubt(predictor: Predictor, samples: Samples, primary: int) -> Doubt:
     if isinstance(function, AbstractGPs):
         function = doubtful(function, reduced_inputs(own, dynamics.reduction))
     softness = predictor.softness if dynamics.frame is None else None
-    weights = None
+    weights, missed = None, None
     if isinstance(gamma, DictionaryConstraint) and softness is None:
         found = weight_doubt(gamma, own.x, own.xdot)
         weights = jnp.asarray(found) if len(found) else None
+    if gamma is not None:
+        level = misfit(gamma, own)
+        missed = jnp.asarray(level) if np.any(level > 0) else None
     mean = compact_dynamics(dynamics)
-    return Doubt(dynamics, mean, gamma, softness, function, weights)
+    return Doubt(dynamics, mean, gamma, softness, function, weights, missed)
 
 
 class MemberDraws(eqx.Module):
@@ -116,7 +130,7 @@ class DrawnFields(eqx.Module):
     weights: Float[Array, "S c k q"] | None
     """Of each field's Γ."""
     levels: Float[Array, "S c"] | None
-    """What each field leaves of a soft constraint."""
+    """What each field leaves of the constraint."""
 
     def __getitem__(self, i: int | Array) -> VectorField:
         """The i-th vector field."""
@@ -127,13 +141,15 @@ class DrawnFields(eqx.Module):
         def field(x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
             z = own.reduction(jnp.concatenate([x, u]))
             values = doubt.mean.regressor(z) + away(z)
-            if doubt.softness is None or self.levels is None or doubt.gamma is None:
-                return doubt._velocity(x, values, weights)
+            if doubt.gamma is None:
+                return values
             gamma = doubt.gamma(x)
-            gain, G = soft_gain(own.variance(x, u), gamma, doubt.softness)
-            size = jnp.linalg.norm(gamma[:, :-1], axis=1)
-            level = gamma[:, -1] / jnp.where(size > 0, size, 1.0) - self.levels[i]
-            return values - gain @ (G @ values + level)
+            left = 0.0 if self.levels is None else self.levels[i]
+            if doubt.softness is None:
+                velocity = doubt._velocity(x, values, weights)
+                return velocity if self.levels is None else velocity + normal_steps(gamma) @ left
+            gain, _ = soft_gain(own.variance(x, u), gamma, doubt.softness)
+            return values - gain @ (unit_residual(values, gamma) - left)
 
         return field
 
@@ -154,10 +170,10 @@ def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
     if doubt.weights is not None and isinstance(doubt.gamma, DictionaryConstraint):
         chance = jax.random.normal(weight_key, (count, doubt.weights.shape[0]))
         weights = doubt.gamma.weights[None] + jnp.tensordot(chance, doubt.weights, axes=1)
-    if doubt.softness is not None:
-        chance = jax.random.normal(level_key, (count, doubt.softness.shape[0]))
-        levels = doubt.softness[None] * chance
-    else:  # only a soft projection asks for variances
+    if doubt.missed is not None:
+        chance = jax.random.normal(level_key, (count, doubt.missed.shape[0]))
+        levels = doubt.missed[None] * chance
+    if doubt.softness is None:  # only a soft projection asks for variances
         light = Dynamics(
             doubt.dynamics.reduction, doubt.dynamics.regressor.mean_only(), doubt.dynamics.frame
         )

@@ -111,10 +111,17 @@ def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> tuple[Dynamics, st
     dataset, config, key = model.dataset, model.config, stage_keys(model.seed).tangent
     samples = dataset.samples()
     own = samples.x[samples.source == primary]
-    frame = tangent_frame(gamma, own, _periodic(dataset, gamma))
+    frame = tangent_frame(gamma, own, _periodic(dataset, gamma), _mentions(gamma))
     reduction = find_inputs(dataset, targets(samples, frame), primary, key, config).reduction
     dynamics, kernel, _ = fit_stage(dataset, reduction, frame, primary, key, config)
     return dynamics, kernel
+
+
+def _mentions(gamma: Gamma) -> np.ndarray | None:
+    """Which entries of G are ever other than 0, where equations say so."""
+    if not isinstance(gamma, DictionaryConstraint):
+        return None
+    return np.any(np.asarray(gamma.weights)[:, :, :-1] != 0, axis=1)
 
 
 def _periodic(dataset: Dataset, gamma: Gamma) -> tuple[int, ...]:

@@ -1,12 +1,13 @@
 """Coordinates for the motions a constraint allows: a frame that turns smoothly with the state."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from offmap.projection import project, tangent_projector, tangential
 from offmap.turning import Turning, find_turning
@@ -18,6 +19,62 @@ _TURN = 0.7  # most that a step of the march should turn the frame [rad]
 _MOST_STEPS = 16
 _PROBES = 200  # states at which the turn of the whole march is measured
 _BEYOND = 2.0  # how far beyond the data, as a multiple of their reach
+_SAME = 1e-10  # what a closed form may differ from the march
+_CROSSED = 3  # rows of a cross product, which is written out
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A frame in closed form, read off which states each row of G mentions.
+
+    A row that mentions one state says what the rate of that state is; a state that no row mentions
+    is a direction of its own. If what is left has one state more than rows, one direction is left,
+    their cross product, which never flips on the way from one state to another.
+    """
+
+    told: tuple[tuple[int, int], ...]
+    """Rows that mention one state, once those before them have said theirs; and that state."""
+    free: tuple[int, ...]
+    """For each column of T the state that is its direction; -1: the cross product."""
+    rows: tuple[int, ...]
+    """The rows left."""
+    states: tuple[int, ...]
+    """The states left."""
+    sign: float
+    """Of the cross product, as the basis at the origin has it."""
+
+    def __call__(
+        self, gamma: Float[Array, "c q"]
+    ) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
+        """T and b for one Γ."""
+        n = gamma.shape[1] - 1
+        drift = [jnp.zeros(())] * n
+        for row, state in self.told:
+            drift[state] = -self._left(gamma, row, drift) / gamma[row, state]
+        if not self.rows:
+            return self._basis([], n), jnp.stack(drift)
+        G = [[gamma[row, state] for state in self.states] for row in self.rows]
+        g = jnp.stack([self._left(gamma, row, drift) for row in self.rows])
+        rest = jnp.concatenate([jnp.stack([jnp.stack(row) for row in G]), g[:, None]], axis=1)
+        nearest = project(jnp.zeros(len(self.states)), rest)
+        for k, state in enumerate(self.states):
+            drift[state] = nearest[k]
+        return self._basis(cross_product(G), n), jnp.stack(drift)
+
+    def _left(self, gamma: Array, row: int, drift: list[Array]) -> Array:
+        """What the rates told so far leave of a row."""
+        return gamma[row, -1] + sum(gamma[row, state] * drift[state] for _, state in self.told)
+
+    def _basis(self, direction: list[Array], n: int) -> Float[Array, "n r"]:
+        length = jnp.sqrt(sum((d**2 for d in direction), start=jnp.zeros(())))
+        columns = []
+        for free in self.free:
+            column = [jnp.asarray(float(i == free)) for i in range(n)]
+            if free < 0:
+                for state, d in zip(self.states, direction, strict=True):
+                    column[state] = self.sign * d / length
+            columns.append(jnp.stack(column))
+        return jnp.stack(columns, axis=1)
 
 
 class TangentFrame(eqx.Module):
@@ -41,9 +98,15 @@ class TangentFrame(eqx.Module):
 
     It does it better: for a point off the axle of a robot, the least turns from step to step add
     up to a further one, and coordinates of equal motions would differ from heading to heading."""
+    pattern: Pattern | None = eqx.field(static=True, default=None)
+    """The same in closed form, where there is one."""
 
     def __call__(self, x: Float[Array, " n"]) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
         """T(x) and b(x)."""
+        return self.marched(x) if self.pattern is None else self.pattern(self.gamma(x))
+
+    def marched(self, x: Float[Array, " n"]) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
+        """T(x) and b(x), by the march from the origin."""
         away = x - self.origin
         start = self.basis
         if self.turning is not None:
@@ -66,12 +129,16 @@ class TangentFrame(eqx.Module):
 
 
 def tangent_frame(
-    gamma: Gamma, x: Float[np.ndarray, "N n"], periodic: tuple[int, ...]
+    gamma: Gamma,
+    x: Float[np.ndarray, "N n"],
+    periodic: tuple[int, ...],
+    mentions: Bool[np.ndarray, "c n"] | None = None,
 ) -> TangentFrame:
     """A frame whose origin is the sample nearest the middle of the data.
 
     Its march has as many steps as it takes to reach states twice as far out as the data, and all
-    headings, without turning too far at once.
+    headings, without turning too far at once. `mentions` says which entries of G are ever other
+    than 0, if that is known: most frames then have a closed form.
     """
     spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
     middle = np.argmin(np.sum(((x - np.median(x, axis=0)) / spread) ** 2, axis=1))
@@ -85,10 +152,63 @@ def tangent_frame(
         away[:, angle] = np.random.default_rng(k).permutation(turns)
     turning = find_turning(gamma, origin, frame.basis, np.asarray(origin) + away, periodic)
     if turning is not None:
-        return replace(frame, steps=1, turning=turning)
-    turn = float(np.max(np.asarray(_turns(frame, jnp.asarray(away)))))
-    steps = int(np.clip(np.ceil(turn / _TURN), 1, _MOST_STEPS))
-    return replace(frame, steps=steps)
+        frame = replace(frame, steps=1, turning=turning)
+    else:
+        turn = float(np.max(np.asarray(_turns(frame, jnp.asarray(away)))))
+        frame = replace(frame, steps=int(np.clip(np.ceil(turn / _TURN), 1, _MOST_STEPS)))
+    pattern = None if mentions is None else _pattern(frame, mentions)
+    closed = replace(frame, pattern=pattern)
+    probes = jnp.asarray(np.asarray(origin) + away)
+    return closed if pattern and _difference(frame, closed, probes) < _SAME else frame
+
+
+def _pattern(frame: TangentFrame, mentions: Bool[np.ndarray, "c n"]) -> Pattern | None:
+    """The closed form with the basis at the origin; None if there is none."""
+    rows, states = list(range(len(mentions))), list(range(mentions.shape[1]))
+    told: list[tuple[int, int]] = []
+    while alone := [i for i in rows if np.sum(mentions[i, states]) == 1]:
+        state = next(j for j in states if mentions[alone[0], j])
+        told.append((alone[0], state))
+        rows.remove(alone[0])
+        states.remove(state)
+    free = [j for j in states if not np.any(mentions[rows, j])]
+    left = tuple(j for j in states if j not in free)
+    if len(rows) > _CROSSED or len(left) != len(rows) + bool(rows):
+        return None
+    basis = np.asarray(frame.basis)
+    columns = tuple(next((j for j in free if abs(b[j]) > 0.5), -1) for b in basis.T)
+    if sorted(j for j in columns if j >= 0) != free or columns.count(-1) != bool(rows):
+        return None
+    pattern = Pattern(tuple(told), columns, tuple(rows), left, 1.0)
+    here = np.asarray(pattern(frame.gamma(frame.origin))[0])
+    sign = float(np.sign(np.sum(here * basis, axis=0)[columns.index(-1)])) if rows else 1.0
+    return Pattern(tuple(told), columns, tuple(rows), left, sign)
+
+
+def cross_product(rows: list[list[Any]]) -> list[Any]:
+    """The vector at a right angle to c rows of c + 1 numbers, as long as their volume."""
+    each = range(len(rows[0]))
+    return [(-1) ** i * _determinant([row[:i] + row[i + 1 :] for row in rows]) for i in each]
+
+
+def _determinant(rows: list[list[Any]]) -> Any:
+    """By the first row."""
+    if len(rows) == 1:
+        return rows[0][0]
+    minors = ([row[:i] + row[i + 1 :] for row in rows[1:]] for i in range(len(rows)))
+    parts = [(-1) ** i * rows[0][i] * _determinant(minor) for i, minor in enumerate(minors)]
+    return sum(parts[1:], start=parts[0])
+
+
+@eqx.filter_jit
+def _difference(first, second, x):
+    """The largest between two frames."""
+
+    def apart(x):
+        differences = jax.tree.map(lambda a, b: jnp.max(jnp.abs(a - b)), first(x), second(x))
+        return jnp.maximum(*differences)
+
+    return jnp.max(jax.vmap(apart)(x))
 
 
 @eqx.filter_jit

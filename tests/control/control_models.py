@@ -43,6 +43,7 @@ def dictionary_of(system, angles):
     rows = np.asarray(jax.vmap(system.gamma)(x))
     weights = np.linalg.lstsq(phi, rows.reshape(300, -1), rcond=None)[0]
     weights = weights.reshape(phi.shape[1], *rows.shape[1:]).swapaxes(0, 1)
+    weights = np.where(np.abs(weights) > 1e-9, weights, 0.0)  # what round-off left
     return DictionaryConstraint(library, jnp.asarray(weights))
 
 
@@ -62,7 +63,10 @@ def predictor_of(system, dataset, kernel, constraint, framed, reduction=None, no
                 for i in range(rows.shape[1])
             )
         )
-    frame = tangent_frame(gamma, samples.x, angles) if framed else None
+    mentions = None
+    if isinstance(gamma, DictionaryConstraint):
+        mentions = np.any(np.abs(np.asarray(gamma.weights)[:, :, :-1]) > 0, axis=1)
+    frame = tangent_frame(gamma, samples.x, angles, mentions) if framed else None
     reduction = reduction or Reduction.everything(names, Features(names, angles))
     z = reduced_inputs(samples, reduction)
     controls = reduction.rows_of(range(system.n, system.n + system.m))

@@ -17,6 +17,7 @@ from offmap.export import to_casadi
 from offmap.gp.kernels import Product, kernel_named
 from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.predictor import Predictor
+from offmap.sampling import find_doubt
 from offmap.systems import planar_quadrotor, unicycle
 
 UNICYCLE, QUADROTOR = unicycle(), planar_quadrotor()
@@ -53,7 +54,7 @@ def assert_agrees(f, predictor, n, m):
 def test_export_agrees_in_values_and_jacobians(system, kernel, constraint, framed):
     dataset = logs(system, (1.0,) * system.n, 6, 6)
     predictor = predictor_of(system, dataset, kernel, constraint, framed)
-    f = to_casadi(predictor.dynamics, predictor.gamma, system.n, system.m)
+    f = to_casadi(predictor, system.n, system.m)
     assert_agrees(f, predictor, system.n, system.m)
 
 
@@ -62,19 +63,59 @@ def test_a_product_of_kernels_is_exported(model):
     wave = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), kernel_named("cosine", 6))
     gps = eqx.tree_at(lambda g: g.kernel, own.regressor, Product(own.regressor.kernel, wave))
     dynamics = Dynamics(own.reduction, gps)
-    assert_agrees(to_casadi(dynamics, None, 3, 2), Predictor(dynamics, None), 3, 2)
+    predictor = Predictor(dynamics, None)
+    assert_agrees(to_casadi(predictor, 3, 2), predictor, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("system", "kernel", "framed"),
+    [(QUADROTOR, "bilinear", True), (UNICYCLE, "rbf+linear", False)],
+    ids=lambda v: getattr(v, "name", str(v)),
+)
+def test_standard_deviations_agree_in_values_and_jacobians(system, kernel, framed):
+    """Straight functions in a frame in closed form, and bumps under a projection."""
+    dataset = logs(system, (1.0,) * system.n, 6, 6)
+    noisy = [
+        replace(log, xdot=log.samples()[2] + np.random.default_rng(i).normal(size=log.x[:-1].shape))
+        for i, log in enumerate(dataset)
+    ]
+    dataset = replace(dataset, trajectories=tuple(noisy))
+    predictor = predictor_of(system, dataset, kernel, "dictionary", framed, noise=1e-2)
+    doubt = find_doubt(predictor, dataset.samples(), 0)
+    assert doubt.weights is not None
+    c = predictor.gamma(jnp.zeros(system.n)).shape[0]
+    doubt = replace(doubt, missed=jnp.linspace(0.1, 0.2, c))
+    assert not framed or predictor.dynamics.frame.pattern is not None
+    f = to_casadi(predictor, system.n, system.m, doubt=doubt)
+    derivatives = f.factory("J", ["x", "u"], ["jac:std:x", "jac:std:u"])
+    slopes = jax.jit(jax.jacfwd(doubt.std, (0, 1)))
+    rng = np.random.default_rng(0)
+    for reach in (1, 2, 3):
+        x, u = rng.uniform(-reach, reach, system.n), rng.uniform(0, reach, system.m)
+        at = jnp.asarray(x), jnp.asarray(u)
+        np.testing.assert_allclose(np.array(f(x, u)[0])[:, 0], predictor(*at), atol=1e-8)
+        np.testing.assert_allclose(np.array(f(x, u)[1])[:, 0], doubt.std(*at), atol=1e-8)
+        for ours, theirs in zip(slopes(*at), derivatives(x, u), strict=True):
+            np.testing.assert_allclose(np.array(theirs), ours, atol=1e-8)
+
+
+def test_standard_deviations_of_too_many_samples_are_refused(model, monkeypatch):
+    monkeypatch.setattr("offmap.export.gps._LARGEST_FACTOR", 1000)
+    with pytest.raises(ValueError, match=r"at most 1,000 numbers .* Export the mean alone"):
+        model.to_casadi(return_std=True)
 
 
 def test_generated_c_code_agrees(model, tmp_path, monkeypatch):
-    f = model.to_casadi(name="robot")
+    f = model.to_casadi(name="robot", return_std=True)
     x, u = np.array([3.0, -1.0, 2.5]), np.array([0.1, 0.7])
-    expected = model.predict(x, u)
+    expected = model.predict(x, u, return_std=True)
     monkeypatch.chdir(tmp_path)
     f.generate("robot.c")
     command = ["gcc", "-O1", "-shared", "-fPIC", "robot.c", "-o", "robot.so", "-lm"]
     subprocess.run(command, check=True)
     compiled = casadi.external("robot", "./robot.so")
-    np.testing.assert_allclose(np.array(compiled(x, u))[:, 0], expected, atol=1e-8)
+    for theirs, ours in zip(compiled(x, u), expected, strict=True):
+        np.testing.assert_allclose(np.array(theirs)[:, 0], ours, atol=1e-8)
 
 
 def test_repeated_rows_of_a_constraint_drop_out(model):
@@ -114,7 +155,7 @@ def test_what_has_no_export_is_refused(model, monkeypatch):
     predictor = Predictor(Dynamics(own.reduction, networks), None)
     with pytest.raises(ValueError, match=r"must be Gaussian processes .* got MLPEnsemble"):
         replace(model, predictor=predictor).to_casadi()
-    monkeypatch.setattr("offmap.export._LARGEST", 100)
+    monkeypatch.setattr("offmap.export.gps._LARGEST", 100)
     with pytest.raises(ValueError, match="at most 100 numbers"):
         model.to_casadi()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from offmap.data import Stream, align
-from offmap.systems.diff_drive import DiffDrive
+from offmap.systems.diff_drive import DiffDrive, Ride
 
 QUIET = DiffDrive(noise=(0.0, 0.0, 0.0))
 START = np.array([0.3, -0.2, 0.7])
@@ -80,3 +80,11 @@ def test_a_missing_mujoco_is_one_clear_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(ValueError, match=r'pip install "offmap\[mujoco\]"'):
         drive(QUIET, 0.1, 0.1)
+
+
+def test_a_ride_in_closed_loop_is_the_drive_that_was_recorded():
+    controls = np.random.default_rng(0).uniform([-0.2, 0.0], [0.2, 0.2], (8, 2))
+    recorded = QUIET.drive(START, controls, 0.1, np.random.default_rng(0), lead=0.0).pose
+    ride = Ride(QUIET, START)
+    poses = [ride.hold(command, 0.1) for command in controls]
+    np.testing.assert_allclose(poses, recorded[10::10], atol=1e-12)

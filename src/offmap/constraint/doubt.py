@@ -1,11 +1,19 @@
-"""How far the weights of short equations may be off, from the motions they were fitted to."""
+"""How far a constraint may be off, from the motions it was fitted to: its weights and its form."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from scipy.stats import f as f_distribution
 
 from offmap.constraint.library import DictionaryConstraint
+from offmap.data import Samples
+from offmap.types import Gamma
+
+_POINTS = 3000  # of larger data sets
+_SIGNIFICANCE = 1e-3  # less than this, and what is explained is no chance
+_DEPENDENT = 1e-6  # singular values below this share of the largest are none
+_ROUND_OFF = 1e-9  # of the speed: smaller misfits are none
 
 
 def weight_doubt(
@@ -36,3 +44,58 @@ def weight_doubt(
                 direction[i, support[e][0], support[e][1]] = value
             directions.append(direction)
     return np.array(directions).reshape(len(directions), *gamma.weights.shape)
+
+
+def misfit(gamma: Gamma, samples: Samples) -> Float[np.ndarray, " c"]:
+    """By how much motions break each row (of unit G) in a way that state and control explain.
+
+    Noise leaves a residual that nothing explains. What products of G, functions of x and
+    (1, u, u uᵀ) explain of it, beyond chance, is not noise: the equation is wrong by as much.
+    """
+    own = samples.take(np.arange(len(samples))[:: max(1, len(samples) // _POINTS)])
+    x = jnp.asarray(own.x)
+    rows = np.asarray(jax.vmap(gamma)(x))
+    of_state = _standardised(own.x)
+    if isinstance(gamma, DictionaryConstraint):
+        of_state = np.asarray(jax.vmap(gamma.library)(x))
+    v = _standardised(own.u)
+    pairs = [v[:, i] * v[:, j] for i in range(1, v.shape[1]) for j in range(i, v.shape[1])]
+    known = _products(of_state, np.concatenate([v, np.stack(pairs, axis=1)], axis=1))
+    least = _ROUND_OFF * np.sqrt(np.mean(own.xdot**2))
+    return np.array([_explained(row, own.xdot, known, least) for row in np.moveaxis(rows, 1, 0)])
+
+
+def _explained(
+    row: Float[np.ndarray, "N q"],
+    xdot: Float[np.ndarray, "N n"],
+    known: Float[np.ndarray, "N k"],
+    least: float,
+) -> float:
+    """Root mean square of what `known`, times G, explains of a row's residual beyond chance."""
+    G = row[:, :-1]
+    residual = np.sum(G * xdot, axis=1) + row[:, -1]
+    columns = _products(G[:, np.any(G != 0, axis=0)], known)
+    length = np.linalg.norm(columns, axis=0)
+    columns = columns[:, length > 0] / length[length > 0]
+    basis, size, _ = np.linalg.svd(columns, full_matrices=False)
+    basis = basis[:, size > _DEPENDENT * size[0]]
+    terms, freedom = basis.shape[1], len(residual) - basis.shape[1]
+    if freedom < terms:  # too few samples to tell what is explained from what is fitted
+        return 0.0
+    explained = float(np.sum((basis.T @ residual) ** 2))
+    noise = max(float(residual @ residual) - explained, 1e-300) / freedom
+    if f_distribution.sf(explained / terms / noise, terms, freedom) > _SIGNIFICANCE:
+        return 0.0
+    beyond = np.sqrt(max(explained - terms * noise, 0.0) / np.sum(G**2))
+    return float(beyond) if beyond > least else 0.0
+
+
+def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)
+
+
+def _standardised(values: np.ndarray) -> np.ndarray:
+    """(1, values in units of their spread)."""
+    spread = values.std(axis=0)
+    scaled = (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return np.concatenate([np.ones((len(values), 1)), scaled], axis=1)

@@ -46,7 +46,7 @@ class Search:
 
     @property
     def active(self) -> Int[np.ndarray, " a"]:
-        """Terms whose entries are more than noise; a term that is a constraint by itself is less."""
+        """Terms whose entries are more than noise; a term that is a constraint by itself: less."""
         present = np.mean(self.values**2, axis=0) > 0
         return np.flatnonzero(present & (np.diag(self.noise) < _TELLING**2 * np.diag(self.apart)))
 

@@ -91,42 +91,33 @@ class DiffDrive:
         Time 0 is when the first control is sent; the marker then stands at `start`. The last
         control stays on to the end of the recording.
         """
-        mujoco = _mujoco()
-        model = mujoco.MjModel.from_xml_string(self._mjcf())
-        data = mujoco.MjData(model)
-        theta = start[2] - self.heading_bias
-        data.qpos[:2] = start[:2] - _turn(theta) @ np.array(self.marker)
-        data.qpos[3:7] = [np.cos(theta / 2), 0.0, 0.0, np.sin(theta / 2)]
-        steps_per_pose = round(1 / (self.rate * _PHYSICS_STEP))
+        ride = Ride(self, start)
         count = round((2 * lead + len(controls) * dt) * self.rate) + 1
         time = np.arange(count) / self.rate - lead
         command = _sent(controls, dt, time)
-        speeds = np.zeros(2)
-        share = -np.expm1(-_PHYSICS_STEP / self.motor_lag)
         pose = np.empty((count, 3))
         for i in range(count):
-            pose[i] = self._tracked(data)
-            delayed = _sent(controls, dt, time[i : i + 1] - self.delay)[0]
-            for _ in range(steps_per_pose):
-                speeds += share * (self._wheel_speeds(delayed) - speeds)
-                data.ctrl[:] = speeds
-                mujoco.mj_step(model, data)
+            pose[i] = ride.pose
+            ride.advance(_sent(controls, dt, time[i : i + 1] - self.delay)[0])
         pose += np.array(self.noise) * rng.normal(size=pose.shape)
         pose[:, 2] = (pose[:, 2] + np.pi) % (2 * np.pi) - np.pi
         return Capture(time, pose, command)
 
-    def _wheel_speeds(self, command: np.ndarray) -> np.ndarray:
+    def wheel_speeds(self, command: np.ndarray) -> np.ndarray:
+        """What the two wheels are asked to do."""
         omega, v = command
         difference = omega * self.track / 2
         return np.array([v - difference, v + difference]) / self.wheel_radius
 
-    def _tracked(self, data: Any) -> np.ndarray:
+    def tracked(self, data: Any) -> np.ndarray:
+        """Where the marker is, and its heading."""
         w, x, y, z = data.qpos[3:7]
         theta = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
         marker = data.qpos[:2] + _turn(theta) @ np.array(self.marker)
         return np.append(marker, theta + self.heading_bias)
 
-    def _mjcf(self) -> str:
+    def mjcf(self) -> str:
+        """The robot as MuJoCo reads it."""
         caster = 0.015
         return _MJCF.format(
             step=_PHYSICS_STEP,
@@ -139,6 +130,42 @@ class DiffDrive:
             torque=self.torque,
             mass=1.0,
         )
+
+
+class Ride:
+    """A robot that stands at a start, for controllers in closed loop; without noise."""
+
+    def __init__(self, robot: DiffDrive, start: Float[np.ndarray, " 3"]) -> None:
+        self._robot, self._mujoco = robot, _mujoco()
+        self._model = self._mujoco.MjModel.from_xml_string(robot.mjcf())
+        self._data = self._mujoco.MjData(self._model)
+        theta = start[2] - robot.heading_bias
+        self._data.qpos[:2] = start[:2] - _turn(theta) @ np.array(robot.marker)
+        self._data.qpos[3:7] = [np.cos(theta / 2), 0.0, 0.0, np.sin(theta / 2)]
+        self._speeds = np.zeros(2)
+        # What was sent but has not reached the motors yet.
+        self._underway = [np.zeros(2)] * round(robot.delay * robot.rate)
+
+    @property
+    def pose(self) -> Float[np.ndarray, " 3"]:
+        """Of the marker, its heading within half a turn of zero."""
+        return self._robot.tracked(self._data)
+
+    def hold(self, command: Float[np.ndarray, " 2"], dt: float) -> Float[np.ndarray, " 3"]:
+        """Send a command for dt; the pose afterwards."""
+        for _ in range(round(dt * self._robot.rate)):
+            self._underway.append(np.asarray(command, dtype=float))
+            self.advance(self._underway.pop(0))
+        return self.pose
+
+    def advance(self, command: Float[np.ndarray, " 2"]) -> None:
+        """Move on to the next pose, under a command that has reached the motors."""
+        share = -np.expm1(-_PHYSICS_STEP / self._robot.motor_lag)
+        wanted = self._robot.wheel_speeds(command)
+        for _ in range(round(1 / (self._robot.rate * _PHYSICS_STEP))):
+            self._speeds += share * (wanted - self._speeds)
+            self._data.ctrl[:] = self._speeds
+            self._mujoco.mj_step(self._model, self._data)
 
 
 def _sent(controls: np.ndarray, dt: float, time: np.ndarray) -> np.ndarray:
