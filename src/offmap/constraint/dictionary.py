@@ -5,8 +5,9 @@ measured pairs (x, ẋ): no f̂, no null space per state, no gauge, no sign. The
 state, and its sine and cosine.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,6 +21,8 @@ _BLOCK = 40_000  # supports examined at once
 _SHARE = 1e-3  # a term that contributes less than this share of the largest is not one
 _INDEPENDENT = 0.2  # least singular value of unit rows that count as different constraints
 _ROUND_OFF = 1e-14
+_DEPENDENT = 1e-9  # determinant of unit terms below which they count as nearly dependent
+_TELLING = 1 / 3  # a velocity with more noise than this share of its size obeys anything
 _AS_GOOD = 2.0  # an equation with a residual up to this multiple of the best one's is as good
 _EXACT = 0.3  # and so are all with a residual below this share of the noise expected
 
@@ -129,19 +132,31 @@ def discover(
     n = xdot.shape[1]
     accepted: list[DictionaryRow] = []
     rows = np.zeros((0, features.shape[1], n + 1))
+    settled: set[tuple[int, ...]] = set()
     for support, weights, ratio in _candidates(search, n, max_terms, tolerance):
+        # What is obeyed with one term more is implied too, or that term obeys something shorter.
+        if not settled.isdisjoint(_parts(support)):
+            continue
         row = _row(search, support, weights, features.shape[1], n)
         enlarged = np.concatenate([rows, row[None]])
-        if len(enlarged) > n or not _independent(enlarged, features, xdot):
+        if not _independent(enlarged, features, xdot):
+            settled.add(tuple(support.tolist()))
             continue
         if _depends_on_control(search, support, weights, row, features, u, significance, effect):
             continue
         errors = _standard_errors(search, support, weights, features.shape[1], n)
         accepted.append(DictionaryRow(row, errors, ratio))
         rows = enlarged
+        settled.add(tuple(support.tolist()))
         if len(rows) == n:
             break
     return accepted
+
+
+def _parts(support: np.ndarray) -> Iterator[tuple[int, ...]]:
+    """Every set of fewer of its terms."""
+    for size in range(1, len(support)):
+        yield from combinations(support.tolist(), size)
 
 
 def equation_of(row: DictionaryRow, library: Library) -> Equation:
@@ -182,13 +197,15 @@ def _candidates(
     search: _Search, n: int, max_terms: int, tolerance: float
 ) -> list[tuple[np.ndarray, np.ndarray, float]]:
     """Supports whose residual the noise explains, with weights: fewest terms first."""
-    active = np.flatnonzero(np.mean(search.terms**2, axis=0) > 0)
+    # Noise explains whatever is said of a velocity that is mostly noise: "a' = 0" above all.
+    told = np.diag(search.noise) < _TELLING**2
+    active = np.flatnonzero((np.mean(search.terms**2, axis=0) > 0) & told)
     degree = (search.function > 0).astype(int) + (search.column < n)
     found = []
     for size in range(1, max_terms + 1):
-        supports = np.array(list(combinations(active, size)), dtype=np.int32)
-        supports = supports[np.any(search.column[supports] < n, axis=1)]
-        for block in np.array_split(supports, max(1, len(supports) // _BLOCK)):
+        for block in _supports(active, size):
+            block = block[np.any(search.column[block] < n, axis=1)]
+            block = block[_may_be_obeyed(search, block, tolerance)]
             ratio, weights = _least_ratio(search, block)
             share = np.abs(weights) / np.abs(weights).max(axis=1, keepdims=True)
             good = (ratio <= tolerance) & (share.min(axis=1) > _SHARE)
@@ -203,6 +220,39 @@ def _candidates(
     found = [item for item in found if item[2] <= allowed]
     found.sort(key=lambda item: item[:3])
     return [(support, weights, ratio) for _, _, ratio, support, weights in found]
+
+
+def _supports(active: np.ndarray, size: int) -> Iterator[Int[np.ndarray, "S s"]]:
+    """All sets of `size` terms, some at a time: thirteen states have thirty million of three."""
+    sets = combinations(active.tolist(), size)
+    while block := list(islice(sets, _BLOCK)):
+        yield np.array(block, dtype=np.int32)
+
+
+def _may_be_obeyed(
+    search: _Search, supports: Int[np.ndarray, "S s"], tolerance: float
+) -> Bool[np.ndarray, " S"]:
+    """Supports of three terms whose ratio may be within tolerance, by a bound that costs little.
+
+    The largest eigenvalue of gram⁻¹ noise is at most its trace, which for 3 × 3 has a closed form.
+    """
+    if supports.shape[1] != 3:
+        return np.ones(len(supports), dtype=bool)
+    i, j, k = supports.T
+    gram, noise = search.gram, search.noise
+    a, b, c = gram[i, i] + _ROUND_OFF, gram[j, j] + _ROUND_OFF, gram[k, k] + _ROUND_OFF
+    d, e, f = gram[i, j], gram[i, k], gram[j, k]
+    determinant = a * (b * c - f * f) - d * (d * c - e * f) + e * (d * f - b * e)
+    trace = (
+        (b * c - f * f) * noise[i, i]
+        + (a * c - e * e) * noise[j, j]
+        + (a * b - d * d) * noise[k, k]
+        + 2 * (e * f - d * c) * noise[i, j]
+        + 2 * (d * f - b * e) * noise[i, k]
+        + 2 * (d * e - a * f) * noise[j, k]
+    )
+    # Where terms are nearly dependent the determinant is rounding, and the bound says nothing.
+    return (determinant < _DEPENDENT) | (trace * tolerance**2 >= (1 - 1e-6) * determinant)
 
 
 def _least_ratio(
@@ -277,7 +327,10 @@ def _depends_on_control(
     controls = np.concatenate([v, np.stack(pairs, axis=1)], axis=1)
     of_state = _products(G, features)
     nuisance = _orthonormal(np.concatenate([features, of_state], axis=1))
-    tested = _products(of_state, controls)
+    # With many states there are more products than samples: then fewer of them are tested.
+    richest = (_products(of_state, controls), _products(G, controls), _products(G, v))
+    left_over = len(residual) - nuisance.shape[1]
+    tested = next((some for some in richest if some.shape[1] < left_over), richest[-1])
     tested = _orthonormal(tested - nuisance @ (nuisance.T @ tested), 1e-4)
     residual = residual - nuisance @ (nuisance.T @ residual)
     explained = tested.T @ residual
