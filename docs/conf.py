@@ -4,7 +4,12 @@ The pages ask nothing of a network: fonts are those of the reader, and formulas 
 browsers draw by themselves.
 """
 
+import re
+from pathlib import Path
+
+from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
+from sphinx.errors import ExtensionError
 
 import offmap
 
@@ -37,21 +42,25 @@ html_theme_options = {"navigation_with_keys": True}
 
 def _inline_math(translator, node):
     translator.body.append(convert(node.astext()))
-    raise _skip()
+    raise SkipNode
 
 
 def _block_math(translator, node):
     formula = convert(node.astext(), display="block")
     translator.body.append(f'<div class="math">{formula}</div>')
-    raise _skip()
+    raise SkipNode
 
 
-def _skip():
-    from docutils.nodes import SkipNode
-
-    return SkipNode()
+def _ask_nothing(app, exception):
+    """Refuse pages that load anything from elsewhere."""
+    loads = re.compile(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="(?:https?:)?//[^"]*"')
+    for page in Path(app.outdir).glob("*.html"):
+        found = loads.search(page.read_text("utf-8"))
+        if found:
+            raise ExtensionError(f"{page.name} asks something of a network: {found[0]}")
 
 
 def setup(app):
-    """Draw formulas as MathML."""
+    """Draw formulas as MathML, and keep the pages offline."""
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
+    app.connect("build-finished", _ask_nothing)

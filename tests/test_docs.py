@@ -128,7 +128,7 @@ def fitted():
         "trajectory": replace(logs[0], source="online"),
         "x": jnp.array([1.0, 2.0, 0.3]),
         "u": jnp.array([0.1, 1.0]),
-        "X": np.zeros((4, 3)),
+        "X": np.zeros((5, 3)),
         "U": np.full((5, 2), 0.5),
         "x0": np.zeros(3),
         "my_gamma": lambda x: jnp.stack([jnp.array([jnp.sin(x[2]), -jnp.cos(x[2]), 0.0, 0.0])]),

@@ -72,15 +72,16 @@ def test_a_robot_that_slips_has_no_such_constraint():
 
 
 def test_what_a_control_can_change_is_no_constraint():
-    # ẋ₀ = u + noise as large as u's effect: at the noise level, yet a function of the control.
+    # ȧ = b + u with noise above u's effect: at the noise level, yet a function of the control.
     rng = np.random.default_rng(0)
     x, u = rng.normal(size=(800, 2)), rng.normal(size=(800, 1))
-    xdot = np.stack([0.3 * u[:, 0] + rng.normal(size=800), rng.normal(size=800)], axis=1)
+    pushed = x[:, 1] + 0.2 * (0.3 * u[:, 0] + rng.normal(size=800))
+    xdot = np.stack([pushed, rng.normal(size=800)], axis=1)
     library = Library(("a", "b"), ())
     features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
 
     def says_something_of_a(significance):
-        noise = np.array([1.0, 0.01])
+        noise = np.array([0.2, 0.01])
         rows = discover(library, features, xdot, u, noise, significance=significance)
         return any(row.weights[:, 0].any() for row in rows)
 

@@ -13,6 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+from scipy.linalg import qr
 from scipy.stats import f as f_distribution
 
 from offmap.constraint.equations import Equation, sentence
@@ -213,13 +214,29 @@ def _candidates(
                 (size, int(degree[s].sum()), float(r), s, w)
                 for s, w, r in zip(block[good], weights[good], ratio[good], strict=True)
             ]
-    # Noise may be far below what the dynamics took for it: then only equations as good as the best
-    # of three terms are meant by "obeyed".
-    best = min((item[2] for item in found), default=0.0)
-    allowed = max(_AS_GOOD * best, _EXACT)
-    found = [item for item in found if item[2] <= allowed]
+    # Noise may be far from what the dynamics took for it, and by another factor for each velocity:
+    # "obeyed" means as good as the best equation of up to three terms about the same velocities.
+    best: dict[int, float] = {}
+    about = [_main_velocities(search, n, support, weights) for *_, support, weights in found]
+    for velocities, item in zip(about, found, strict=True):
+        for j in velocities:
+            best[j] = min(item[2], best.get(j, np.inf))
+    found = [
+        item
+        for velocities, item in zip(about, found, strict=True)
+        if item[2] <= max(_AS_GOOD * max(best[j] for j in velocities), _EXACT)
+    ]
     found.sort(key=lambda item: item[:3])
     return [(support, weights, ratio) for _, _, ratio, support, weights in found]
+
+
+def _main_velocities(
+    search: _Search, n: int, support: np.ndarray, weights: np.ndarray
+) -> list[int]:
+    """The velocities that weigh most in an equation, those half as heavy included."""
+    column, weight = search.column[support], np.abs(weights)
+    heaviest = weight[column < n].max()
+    return [int(j) for j in np.unique(column[(column < n) & (weight >= 0.5 * heaviest)])]
 
 
 def _supports(active: np.ndarray, size: int) -> Iterator[Int[np.ndarray, "S s"]]:
@@ -351,6 +368,7 @@ def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _orthonormal(columns: np.ndarray, tolerance: float = 1e-6) -> np.ndarray:
     length = np.linalg.norm(columns, axis=0)
     scaled = columns / np.where(length > 0, length, 1.0)
-    basis, values, _ = np.linalg.svd(scaled, full_matrices=False)
-    keep: Bool[np.ndarray, " r"] = values > tolerance * values[0]
-    return basis[:, keep]
+    # Pivoted QR tells the rank as a singular value decomposition does, at a tenth of the cost.
+    basis, triangle, _ = qr(scaled, mode="economic", pivoting=True, check_finite=False)
+    size = np.abs(np.diag(triangle))
+    return basis[:, : int(np.sum(size > tolerance * size[0]))]
