@@ -354,9 +354,11 @@ def _depends_on_control(
     freedom = len(residual) - nuisance.shape[1] - tested.shape[1]
     if freedom < 1 or tested.shape[1] == 0:
         return False
-    if explained @ explained < effect * (residual @ residual):
-        return False
     left = max(float(residual @ residual - explained @ explained), 1e-300)
+    # Less what as many random columns explain: of 1,500 samples 500 of them explain a third.
+    by_chance = left / freedom * (freedom + tested.shape[1])
+    if 1 - by_chance / (residual @ residual) < effect:
+        return False
     statistic = (explained @ explained / tested.shape[1]) / (left / freedom)
     return bool(f_distribution.sf(statistic, tested.shape[1], freedom) < significance)
 

@@ -38,7 +38,8 @@ from offmap.pseudometric import (
 from offmap.types import Gamma, VectorField
 
 _NOISE_FLOORS = (0.0, 0.01, 0.03)
-"""Least noise that is tried, one after the other, relative to the size of x'."""
+"""Least noise that is tried, one after the other, relative to the size of x'. Where errors are
+alike in neighbouring samples they pass for dynamics, and the noise found is too low: no 0 there."""
 _EFFECT = 0.5
 """Share of a residual that controls must explain to be said to matter, where errors are alike in
 neighbouring samples: they go with controls that are smooth in time, whatever the F-test says."""
@@ -223,7 +224,7 @@ def fit_dictionary(
     features = np.asarray(jax.vmap(library)(jnp.asarray(samples.x[own])))
     spread, size = _spread(samples.xdot[own]), np.sqrt(np.mean(samples.xdot[own] ** 2, axis=0))
     rows: list[DictionaryRow] = []
-    for floor in _NOISE_FLOORS:
+    for floor in _NOISE_FLOORS[1:] if correlated else _NOISE_FLOORS:
         if not rows:
             effect = _EFFECT if correlated or floor > 0 else 0.0
             level = np.maximum(noise * spread, floor * size)
