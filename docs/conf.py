@@ -28,6 +28,7 @@ autodoc_member_order = "bysource"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 default_role = "code"
+smartquotes = False  # the prime of x' is no quotation mark
 
 html_theme = "furo"
 html_title = "offmap"
