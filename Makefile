@@ -20,7 +20,7 @@ PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 \
 	$(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format test-slow demo reproduce clean
+.PHONY: help setup test lint format docs test-slow demo reproduce clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,7 +33,7 @@ $(STAMP): requirements.txt pyproject.toml
 	$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-test: lint ## Lint, then run the tests (slow ones left out)
+test: lint docs ## Lint, build the site, then run the tests (slow ones left out)
 	$(PYTEST) -n 2 --dist loadfile $(ARGS)
 
 lint: setup ## Check style, formatting and types
@@ -44,6 +44,9 @@ lint: setup ## Check style, formatting and types
 format: setup ## Format the code and apply ruff's safe fixes
 	$(BIN)/ruff check --fix --exit-zero .
 	$(BIN)/ruff format .
+
+docs: setup ## Build the documentation site into build/docs; a warning is an error
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --doctree-dir .cache/docs docs build/docs
 
 test-slow: setup ## Run only the slow tests
 	$(PYTEST) -m slow $(ARGS)

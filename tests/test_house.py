@@ -256,6 +256,7 @@ def test_requirements_pin_every_dependency_exactly():
         *project["project"]["dependencies"],
         *extras["logs"],
         *extras["test"],
+        *extras["docs"],
         *extras["dev"],
     ]
     names = {canonical(re.match(r"[A-Za-z0-9._-]+", requirement)[0]) for requirement in wanted}

@@ -15,9 +15,10 @@ import pytest
 import offmap
 from offmap.cli import main
 from offmap.config import Config
+from offmap.data.lag import command_lag
 from offmap.data.quality import quality_warnings
 from offmap.data.reading import read_controls
-from offmap.heldout import trajectory_errors
+from offmap.heldout import trajectory_errors, used_structure
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "logs.md").read_text("utf-8")
 
@@ -82,9 +83,16 @@ def test_the_numbers_of_a_fit_lie_beside_it(told):
     assert numbers["retained"]["dynamics"] == list(model.retained.dynamics)
     assert numbers["samples"] == 200
     assert numbers["choices"]["used"] == model.choices.used
-    assert numbers["held_out"].keys() == {"no constraint", "projected", "tangent"}
+    assert [*numbers["held_out"]] == [
+        "all inputs",
+        "all inputs, projected",
+        "kept inputs",
+        "kept inputs, projected",
+        "tangent",
+    ]
     assert {file.name for file in folder.iterdir()} == {
-        "logs", "inspect.json", "robot.offmap", "robot.json", "states.csv", "copy.offmap"
+        "logs", "inspect.json", "robot.offmap", "robot.json", "states.csv", "copy.offmap",
+        "robot.html",
     }  # fmt: skip
 
 
@@ -165,8 +173,11 @@ def test_held_out_errors_see_a_false_constraint_and_need_three_trajectories(told
     model = told[2]["model"]
     false = model.with_constraint(lambda x: jnp.array([[1.0, 0.0, 0.0, 0.0]]))
     errors = trajectory_errors(false)
-    assert errors["projected"].one_step > 100 * errors["no constraint"].one_step
-    assert errors["projected"].rollout > 100 * errors["no constraint"].rollout
+    for inputs in ("all inputs", "kept inputs"):
+        projected, free = errors[f"{inputs}, projected"], errors[inputs]
+        assert projected.one_step > 100 * free.one_step
+        assert projected.rollout > 100 * free.rollout
+    assert used_structure(false) == "kept inputs, projected"
     few = offmap.Dataset(model.dataset.trajectories[:2], ["px", "py", "theta"], ["omega", "v"])
     assert trajectory_errors(replace(model, dataset=few)) == {}
 
@@ -190,3 +201,28 @@ def test_warnings_name_what_makes_learning_hard():
     assert "'c' takes only 2 different values" in said(steps)
     tied = log(4, u=np.c_[log(4).u[:, 0], 2 * log(4).u[:, 0]])
     assert "'c' and 'd' always vary together" in said(tied)
+
+
+@pytest.mark.parametrize(("delay", "slow"), [(0, 1), (2, 1), (0, 8), (3, 8)])
+def test_a_lag_is_warned_of_also_where_commands_change_slowly(delay, slow):
+    rng = np.random.default_rng(delay)
+
+    def run():
+        u = np.repeat(rng.normal(size=(80 // slow, 1)), slow, axis=0)
+        pushed = np.r_[np.zeros((delay, 1)), u[: len(u) - delay]]
+        x = np.r_[np.zeros((1, 1)), 0.1 * np.cumsum(pushed, axis=0)]
+        return offmap.Trajectory(x + rng.normal(scale=1e-3, size=x.shape), u, dt=0.1)
+
+    data = offmap.Dataset([run() for _ in range(4)], ["p"], ["v"])
+    said = [text for text in quality_warnings(data) if text.startswith("lag")]
+    assert bool(said) == (delay > 0)
+    if delay:
+        assert f"by about {0.1 * delay:.2g} s" in said[0]
+        assert f"history={delay}" in said[0]
+
+
+def test_too_few_samples_say_nothing_of_a_lag():
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(12, 1))
+    late = offmap.Trajectory(0.1 * np.cumsum(np.r_[0, 0, u[:-1, 0]])[:, None], u, dt=0.1)
+    assert command_lag(offmap.Dataset([late])) is None

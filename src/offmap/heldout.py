@@ -1,6 +1,7 @@
 """How well a predictor extrapolates: fitted to the middle of the data, judged at its edge."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -9,9 +10,12 @@ import numpy as np
 from jaxtyping import Float
 
 from offmap.data import Dataset, Samples
+from offmap.dynamics import Dynamics, fit_dynamics
+from offmap.gp import GPConfig, KernelName
 from offmap.gp.selection import by_group, edge_points, groups_by_reach
-from offmap.model import Model
+from offmap.model import Model, stage_keys
 from offmap.predictor import Predictor
+from offmap.pseudometric import Reduction
 from offmap.rollout import Integrator, rollout
 
 _POINTS = 1500  # larger data sets are thinned
@@ -35,11 +39,14 @@ class HeldOut:
 
 
 def trajectory_errors(model: Model) -> dict[str, HeldOut]:
-    """Errors on every fifth trajectory of the primary source, with and without the constraint.
+    """Errors on every fifth trajectory of the primary source, with and without what was found.
 
-    The GPs are conditioned on the other trajectories; hyperparameters, retained inputs and the
-    constraint remain those of the whole fit, so these errors judge the data and the structure
-    more than the search for them. Empty if there are fewer than three trajectories.
+    That is: all inputs or the kept ones, free or projected, and the model itself if it is neither
+    (`used_structure` names it). The GPs are conditioned on the other trajectories; hyperparameters,
+    retained inputs and the constraint remain those of the whole fit, so these errors judge the data
+    and the structure more than the search for them. Only the GPs of all inputs, which the fit does
+    not have where it dropped some, are fitted here, with the kernel of the others. Empty if there
+    are fewer than three trajectories.
     """
     dataset, samples = model.dataset, model.dataset.samples()
     own = [i for i, log in enumerate(dataset) if log.source == model.primary]
@@ -50,19 +57,11 @@ def trajectory_errors(model: Model) -> dict[str, HeldOut]:
     kept = kept[:: max(1, len(kept) // _POINTS)]
     inside = samples.take(kept)
     outside = samples.take(np.flatnonzero(np.isin(samples.trajectory, out)))
-    gamma = model.predictor.gamma
-    candidates = {"no constraint": Predictor(model.world, None)}
-    if gamma is not None:
-        candidates["projected"] = Predictor(model.world, gamma)
-    if model.predictor.dynamics.frame is not None:
-        candidates["tangent"] = model.predictor
-    elif model.predictor.softness is not None:
-        candidates["soft"] = model.predictor
     steps = min(_HORIZON, *(len(dataset.trajectories[i].x) - 1 for i in out))
     true = np.stack([dataset.trajectories[i].x[: steps + 1] for i in out])
     controls = np.stack([dataset.trajectories[i].u[:steps] for i in out])
     errors = {}
-    for name, candidate in candidates.items():
+    for name, candidate in _variants(model, inside).items():
         refitted = candidate.conditioned_on(inside)
         predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
         states = _rollouts(refitted, true[:, 0], controls, dataset.dt, model.config.integrator)
@@ -74,6 +73,43 @@ def trajectory_errors(model: Model) -> dict[str, HeldOut]:
             len(out),
         )
     return errors
+
+
+def used_structure(model: Model) -> str:
+    """Which of the variants of `trajectory_errors` the model is."""
+    own = model.predictor
+    if own.dynamics.frame is not None:
+        return "tangent"
+    if own.softness is not None:
+        return "soft"
+    inputs = "kept inputs" if _dropped(model) else "all inputs"
+    return inputs if own.gamma is None else f"{inputs}, projected"
+
+
+def _variants(model: Model, inside: Samples) -> dict[str, Predictor]:
+    """The model with and without its sparsity and its constraint, and as it is."""
+    worlds = {"all inputs": model.world}
+    if _dropped(model):
+        worlds = {"all inputs": _of_all_inputs(model, inside), "kept inputs": model.world}
+    variants = {}
+    for name, world in worlds.items():
+        variants[name] = Predictor(world, None)
+        if model.predictor.gamma is not None:
+            variants[f"{name}, projected"] = Predictor(world, model.predictor.gamma)
+    return {**variants, used_structure(model): model.predictor}
+
+
+def _dropped(model: Model) -> bool:
+    """Whether the dynamics do without some input."""
+    return len(model.world.reduction.names) < len(model.dataset.input_names)
+
+
+def _of_all_inputs(model: Model, inside: Samples) -> Dynamics:
+    config = model.config.dynamics
+    if isinstance(config, GPConfig) and model.choices.kernel:
+        config = replace(config, kernel=cast(KernelName, model.choices.kernel))
+    everything = Reduction.everything(model.dataset.input_names, model.world.reduction.features)
+    return fit_dynamics(inside, everything, key=stage_keys(model.seed).dynamics, config=config)
 
 
 def _relative(error: np.ndarray, of: np.ndarray) -> float:

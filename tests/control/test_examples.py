@@ -35,3 +35,12 @@ def test_opti_flies_through_the_export(small):
     task, run = found["task"], found["run"]
     resting = sum(float(task.cost(np.array(task.start), None, goal)) for goal in task.targets[:6])
     assert run.cost < 0.9 * resting
+
+
+@pytest.mark.slow
+def test_the_method_predicts_where_a_plain_gp_does_not(small):
+    found = runpy.run_path(str(EXAMPLES / "the_method.py"))
+    off = {
+        name: np.abs(states - found["true"]).max() for name, states in found["predicted"].items()
+    }
+    assert off["offmap"] < 1e-3 * off["plain GP"]

@@ -98,6 +98,8 @@ def _check_target(out: Path) -> None:
 
 def _held_out(errors: "dict[str, HeldOut]", model: "Model") -> str:
     """A small table of errors on trajectories left out."""
+    from offmap.heldout import used_structure
+
     if not errors:
         return "held out    too few trajectories to leave one out: record at least three"
     first = next(iter(errors.values()))
@@ -105,8 +107,10 @@ def _held_out(errors: "dict[str, HeldOut]", model: "Model") -> str:
         f"held out    {first.trajectories} of {len(model.dataset)} trajectories; errors as a share "
         f"of the spread: one step, rollout of {first.steps} steps"
     ]
+    used = used_structure(model)
     lines += [
-        f"            {name:<14} {error.one_step:.2g}, {error.rollout:.2g}"
+        f"            {name:<22} {error.one_step:.2g}, {error.rollout:.2g}"
+        f"{'   (this model)' if name == used else ''}"
         for name, error in errors.items()
     ]
     return "\n".join(lines)

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from offmap.data.history import stack_history
+from offmap.data.lag import residual, state_features, unexplained
 from offmap.data.smoother import choose_bandwidth, local_cubic
 from offmap.data.streams import Fault, Stream
 from offmap.data.trajectory import Trajectory, as_dt
@@ -15,7 +16,6 @@ __all__ = ["Alignment", "Run", "align"]
 _LAG_STEP = 0.01  # seconds
 _LAG_GAIN = 0.01  # least share by which the best lag must lower the residual of no lag
 _LAG_POINTS = 2000
-_RIDGE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,38 +267,15 @@ def _estimate_lag(
     x, targets = middle[keep][known], xdot[keep][known]
     if not len(x):
         return 0.0, float("nan")
-    features = _features(x, pose.angles)
+    features = state_features(x, pose.angles)
     if len(x) < 4 * features.shape[1] * (1 + command.values.shape[1]):
         return 0.0, float("nan")  # too few steps to tell; the report says so
-    alone = _residual(features, targets)
-    designs = (features[:, :, None] * _with_one(u[known])[:, None] for u in commands)
-    residuals = np.array([_residual(design.reshape(len(x), -1), targets) for design in designs])
+    alone = residual(features, targets)
+    residuals = unexplained(x, pose.angles, [u[known] for u in commands], targets)
     best = int(np.argmin(residuals))
     if residuals[best] > (1 - _LAG_GAIN) * residuals[0]:
         best = 0
     return _vertex(lags, residuals, best), float(max(0.0, alone - residuals[best]))
-
-
-def _features(x: np.ndarray, angles: tuple[int, ...]) -> np.ndarray:
-    scaled = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)
-    plain = [column for k, column in enumerate(scaled.T) if k not in angles]
-    turned = [function(x[:, k]) for k in angles for function in (np.sin, np.cos)]
-    return np.stack([np.ones(len(x)), *plain, *turned], axis=1)
-
-
-def _with_one(u: np.ndarray) -> np.ndarray:
-    spread = u.std(axis=0)
-    varies = spread > 1e-6 * np.abs(u).max(axis=0)  # the rest is rounding
-    scaled = np.where(varies, (u - u.mean(axis=0)) / np.where(varies, spread, 1.0), 0.0)
-    return np.concatenate([np.ones((len(u), 1)), scaled], axis=1)
-
-
-def _residual(design: np.ndarray, targets: np.ndarray) -> float:
-    """Share of the targets' variance that a ridge regression leaves, averaged over columns."""
-    gram = design.T @ design + _RIDGE * len(design) * np.eye(design.shape[1])
-    left = targets - design @ np.linalg.solve(gram, design.T @ targets)
-    spread = np.maximum(targets.std(axis=0), 1e-12)
-    return float(np.mean((left / spread) ** 2))
 
 
 def _vertex(lags: np.ndarray, residuals: np.ndarray, best: int) -> float:

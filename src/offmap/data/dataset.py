@@ -117,7 +117,7 @@ class Dataset:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Names of the inputs of the dynamics: states, then controls."""
+        """Names of the inputs of the dynamics, states before controls."""
         return self.state_names + self.control_names
 
     @property

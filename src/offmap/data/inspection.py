@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from offmap.data.formats import Topic, column_names, read_columns
+from offmap.data.formats import Topic, read_columns, table_names
 
 _LOOKS = {
     "time": {"t", "time", "timestamp", "stamp", "secs", "seconds"},
@@ -54,18 +54,25 @@ class StreamReport:
 
 def inspect(path: Path) -> tuple[StreamReport, ...]:
     """Streams of a file with rates, gaps and columns."""
-    names = [name for name in column_names(path) if not _is_bookkeeping(name)]
-    if not names:
+    reports: list[StreamReport] = []
+    for group, names in table_names(path).items():
+        names = tuple(name for name in names if not _is_bookkeeping(name))
+        if names:
+            streams, text = _read(path, list(names))
+            reports += [
+                _report(
+                    stream, stream.name or group, [n for n in text if n.startswith(stream.name)]
+                )
+                for stream in streams
+            ]
+    if not reports:
         raise ValueError(f"{path} holds no numeric columns. Is it a log?")
-    streams, text = _read(path, names)
-    return tuple(
-        _report(stream, [n for n in text if n.startswith(stream.name)]) for stream in streams
-    )
+    return tuple(reports)
 
 
 def suggestion(files: Sequence[str], reports: Sequence[StreamReport]) -> str:
     """A command line to start from."""
-    columns = [column for report in reports for column in report.columns]
+    columns = _common(reports)
     by = {look: [c.name for c in columns if c.looks == look] for look in _LOOKS}
     states = [c.name for c in columns if c.looks in ("", "angle")]
     parts = ["offmap fit", *files, "--state", *(states or ["…"])]
@@ -73,10 +80,23 @@ def suggestion(files: Sequence[str], reports: Sequence[StreamReport]) -> str:
     parts += ["--angles", *by["angle"]] if by["angle"] else []
     parts += ["--traj", by["run"][0]] if by["run"] else []
     if by["time"]:
-        parts += ["--time", by["time"][0]]
+        parts += ["--time", by["time"][0].rpartition("/")[2]]
     elif all(report.rate is None for report in reports):
         parts += ["--time", "None", "--dt", "…"]
     return " ".join(parts)
+
+
+def _common(reports: Sequence[StreamReport]) -> list[Column]:
+    """All columns; or, where groups are alike, those of one of them, named as inside it."""
+    inside = [
+        [replace(c, name=c.name.removeprefix(f"{report.name}/")) for c in report.columns]
+        for report in reports
+    ]
+    tables = [tuple(column.name for column in columns) for columns in inside]
+    most = max(tables, key=tables.count)
+    if tables.count(most) > 1:
+        return inside[tables.index(most)]
+    return [column for report in reports for column in report.columns]
 
 
 def _read(path: Path, names: list[str]) -> tuple[list[Topic], list[str]]:
@@ -102,7 +122,7 @@ def _is_bookkeeping(name: str) -> bool:
     return name.startswith("/") and any(word in name for word in _BOOKKEEPING)
 
 
-def _report(stream: Topic, text: list[str]) -> StreamReport:
+def _report(stream: Topic, name: str, text: list[str]) -> StreamReport:
     clock, clock_name = stream.time, None
     if clock is None:
         clock_name = _time_column(stream)
@@ -112,7 +132,7 @@ def _report(stream: Topic, text: list[str]) -> StreamReport:
     pauses = steps[steps > _GAP * usual] if usual > 0 else np.zeros(0)
     columns = [_column(name, values, name == clock_name) for name, values in stream.columns.items()]
     return StreamReport(
-        stream.name,
+        name,
         len(next(iter(stream.columns.values()))),
         1 / usual if usual > 0 else None,
         len(pauses),

@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from offmap.data.dataset import Dataset
+from offmap.data.lag import command_lag
 from offmap.data.trajectory import Trajectory
 
 _STILL = 0.3  # share of samples without motion that is worth a word
@@ -12,16 +13,19 @@ _ALIGNED = 0.999  # correlation of two inputs whose effects cannot be told apart
 _FEW = 4  # levels of a control that show little of what it does
 _NEAR = 0.01  # of the spread of the data: trajectories closer than this are repeats
 _MOST_COMPARED = 200
+_LAG_GAIN = 0.2  # share of what commands leave unexplained that a lag must explain
+_LAG_EFFECT = 0.01  # and of the whole variance of x'
 
 
 def quality_warnings(dataset: Dataset) -> list[str]:
-    """Sentences on little excitation and on near-duplicate trajectories; none if all is well."""
+    """Sentences on little excitation, lag and near-duplicate trajectories; none if all is well."""
     samples = dataset.samples()
     inputs = np.concatenate([samples.x, samples.u], axis=1)
     return [
         *_standstill(samples.xdot),
         *_few_levels(samples.u, dataset.control_names),
         *_aligned(inputs, dataset.input_names),
+        *_lagging(dataset),
         *_repeated(dataset),
     ]
 
@@ -53,6 +57,21 @@ def _aligned(inputs: Float[np.ndarray, "N d"], names: tuple[str, ...]) -> list[s
         f"little excitation: {names[varying[i]]!r} and {names[varying[j]]!r} always vary together "
         f"(correlation {correlation[i, j]:.4f}); their effects cannot be told apart"
         for i, j in pairs
+    ]
+
+
+def _lagging(dataset: Dataset) -> list[str]:
+    """Whether commands of a while ago explain the motion far better than those of now."""
+    lag = None if dataset.history else command_lag(dataset)
+    if lag is None or not lag.steps:
+        return []
+    gain = lag.left_at_once - lag.left
+    if gain < _LAG_GAIN * lag.left_at_once or gain < _LAG_EFFECT:
+        return []
+    return [
+        f"lag: motion follows its command by about {lag.seconds:.2g} s (least squares on commands "
+        f"of then leaves {lag.left:.0%} of the variance of x', on those of now "
+        f"{lag.left_at_once:.0%}); shift the commands, or fit with history={lag.steps}"
     ]
 
 

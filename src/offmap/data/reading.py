@@ -4,7 +4,6 @@ import glob
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -13,9 +12,9 @@ from jaxtyping import Float
 
 from offmap.data.checks import check_clock, check_numbers
 from offmap.data.dataset import Dataset
-from offmap.data.formats import SUFFIXES, Topic, column_names, is_bag, nearest, read_columns
-from offmap.data.formats.bags import STAMP
+from offmap.data.formats import SUFFIXES, column_names, is_bag, nearest
 from offmap.data.resampling import clock_of, held, resample
+from offmap.data.runs import LoggedRun, logged_runs
 from offmap.data.trajectory import Trajectory, as_dt
 
 Names = Sequence[str] | Mapping[str, str]
@@ -24,14 +23,6 @@ TimeUnit = Literal["s", "ms", "us", "ns"]
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SAME_RATE = 0.05
-
-
-@dataclass(frozen=True)
-class _Run:
-    """The streams of one recording."""
-
-    name: str
-    streams: list[Topic]
 
 
 def read(
@@ -49,11 +40,12 @@ def read(
 ) -> Dataset:
     """Read logs into a dataset: CSV, Parquet, NPZ, HDF5, ROS 1 and 2 bags, MCAP.
 
-    Each file is a trajectory of its own; pauses split it. Streams with different rates are put
+    Each file is a trajectory of its own, and so is each group of an HDF5 file in which all names
+    are found; pauses split it. Streams with different rates are put
     onto one grid: states interpolated, controls held.
 
     Args:
-        patterns: files, or patterns such as "logs/*.csv".
+        patterns: files, or patterns such as `logs/*.csv`.
         state: columns that are states. A column that should have another name is written
             "px=/odom.pose.pose.position.x", or in a mapping from names to columns.
         control: columns that are controls, likewise.
@@ -74,7 +66,7 @@ def read(
     runs = [
         run
         for path in find_files(patterns)
-        for run in _runs(path, columns, time, traj, step, _SECONDS[time_unit])
+        for run in logged_runs(path, columns, time, traj, step, _SECONDS[time_unit])
     ]
     for run in runs:
         _fill_last(run, [*controls.values()])
@@ -145,46 +137,7 @@ def _mapping(names: Names, what: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def _runs(
-    path: Path,
-    columns: list[str],
-    time: str | None,
-    traj: str | None,
-    dt: float | None,
-    unit: float,
-) -> list[_Run]:
-    """What a file holds, run by run, each stream with its time in seconds."""
-    if is_bag(path):
-        text = () if traj is None else (traj,)
-        kind = STAMP if time == STAMP else "t"
-        return [_Run(str(path), read_columns(path, columns, text=text, clock=kind))]
-    if time is None and dt is None:
-        raise ValueError("Rows without a time column need their step: give dt in seconds.")
-    _check_time_column(path, time)
-    wanted = [*columns, *filter(None, [time, traj])]
-    (table,) = read_columns(path, wanted, text=() if traj is None else (traj,))
-    data = {name: table.columns[name] for name in columns}
-    count = len(data[columns[0]])
-    clock = np.arange(count) * (dt or 1.0) if time is None else table.columns[time] * unit
-    if traj is None:
-        return [_Run(str(path), [Topic("", data, clock)])]
-    labels = np.asarray([str(label) for label in table.columns[traj]])
-    return [
-        _Run(
-            f"{path}, {traj} = {label}",
-            [
-                Topic(
-                    "",
-                    {name: c[labels == label] for name, c in data.items()},
-                    clock[labels == label],
-                )
-            ],
-        )
-        for label in dict.fromkeys(labels)
-    ]
-
-
-def _fill_last(run: _Run, controls: list[str]) -> None:
+def _fill_last(run: LoggedRun, controls: list[str]) -> None:
     """T controls beside T + 1 states leave the last cell empty; no sample uses what is put in."""
     for stream in run.streams:
         for name in controls:
@@ -193,18 +146,7 @@ def _fill_last(run: _Run, controls: list[str]) -> None:
                 stream.columns[name] = np.append(column[:-1], column[-2])
 
 
-def _check_time_column(path: Path, time: str | None) -> None:
-    known = column_names(path)
-    if time is not None and time not in known:
-        likely = [name for name in known if name.casefold() in ("t", "time", "timestamp", "stamp")]
-        hint = f"did you mean {likely[0]!r}?" if likely else nearest(time, list(known))
-        raise ValueError(
-            f"{path} has no time column {time!r}; {hint} Give its name as `time`, or time=None "
-            f"and dt if rows are equally spaced."
-        )
-
-
-def _check(run: _Run, time: str | None, dt: float | None) -> None:
+def _check(run: LoggedRun, time: str | None, dt: float | None) -> None:
     """Refuse columns that are no measurements and clocks that do not run forward."""
     for stream in run.streams:
         where = f"{run.name}{f', {stream.name}' if stream.name else ''}"
@@ -218,7 +160,7 @@ def _check(run: _Run, time: str | None, dt: float | None) -> None:
         check_clock(where, clock, time, dt)
 
 
-def _common_step(runs: list[_Run], states: list[str]) -> float:
+def _common_step(runs: list[LoggedRun], states: list[str]) -> float:
     """The step of the slowest state, which must be the same in all runs."""
     steps = {
         run.name: max(
@@ -237,7 +179,7 @@ def _common_step(runs: list[_Run], states: list[str]) -> float:
     return float(f"{np.median([*steps.values()]):.6g}")
 
 
-def _no_overlap(run: _Run, dt: float) -> str:
+def _no_overlap(run: LoggedRun, dt: float) -> str:
     spans = ", ".join(
         f"{stream.name or 'rows'} from {clock_of(stream)[0]:.4g} to {clock_of(stream)[-1]:.4g} s"
         for stream in run.streams
@@ -251,8 +193,15 @@ def read_controls(
     """Controls for a rollout: each row a step, or held onto steps of dt where there is a time."""
     (found,) = find_files(path)
     columns = _mapping(control, "control")
-    timed = is_bag(found) or time in column_names(found)
-    (run,) = _runs(found, [*columns.values()], time if timed else None, None, as_dt(dt), 1.0)
+    timed = is_bag(found) or any(n.split("/")[-1] == time for n in column_names(found))
+    wanted = [*columns.values()]
+    runs = logged_runs(found, wanted, time if timed else None, None, as_dt(dt), 1.0)
+    if len(runs) > 1:
+        raise ValueError(
+            f"A rollout follows one run; {found} holds {len(runs)}. Name the columns of one, such "
+            f"as {runs[0].name.rpartition(', ')[2]}/{wanted[0]}."
+        )
+    (run,) = runs
     for stream in run.streams:
         where = f"{run.name}{f', {stream.name}' if stream.name else ''}"
         if not len(clock_of(stream)):

@@ -8,7 +8,16 @@ from types import ModuleType
 from offmap.data.formats import arrays, bags, tables
 from offmap.data.formats.topic import Topic, check_names, nearest
 
-__all__ = ["SUFFIXES", "Topic", "check_names", "column_names", "is_bag", "nearest", "read_columns"]
+__all__ = [
+    "SUFFIXES",
+    "Topic",
+    "check_names",
+    "column_names",
+    "is_bag",
+    "nearest",
+    "read_columns",
+    "table_names",
+]
 
 _FORMATS: dict[str, tuple[str, ModuleType]] = {
     ".csv": ("CSV", tables),
@@ -31,6 +40,12 @@ def column_names(path: Path) -> tuple[str, ...]:
     """Names of all columns, or fields of all messages, that a file offers."""
     with _speaking_of(path) as format:
         return format.column_names(path)
+
+
+def table_names(path: Path) -> dict[str, tuple[str, ...]]:
+    """Columns that may be read together, by the group of the file they lie in."""
+    with _speaking_of(path) as format:
+        return format.table_names(path) if format is arrays else {"": format.column_names(path)}
 
 
 def read_columns(

@@ -1,4 +1,4 @@
-"""NPZ and HDF5: arrays by name, the columns of a matrix by index (`states[0]`)."""
+"""NPZ and HDF5: arrays by name (`run/px` in a group), columns of a matrix by index (`x[0]`)."""
 
 import re
 import zipfile
@@ -18,6 +18,22 @@ def column_names(path: Path) -> tuple[str, ...]:
     """Every vector, and every column of every matrix."""
     with _opened(path) as arrays:
         return tuple(name for key, array in arrays.items() for name in _columns(key, array))
+
+
+def table_names(path: Path) -> dict[str, tuple[str, ...]]:
+    """The columns of each group; those too short or too long to be of its table stand alone."""
+    tables: dict[str, dict[str, int]] = {}
+    with _opened(path) as arrays:
+        for key, array in arrays.items():
+            for name in _columns(key, array):
+                tables.setdefault(name.rpartition("/")[0], {})[name] = len(array)
+    found: dict[str, tuple[str, ...]] = {}
+    for group, lengths in tables.items():
+        longest = max(lengths.values())
+        together = tuple(name for name, rows in lengths.items() if rows >= longest - 1)
+        found[group] = together
+        found |= {name: (name,) for name in lengths if name not in together}
+    return found
 
 
 def read_columns(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> list[Topic]:
