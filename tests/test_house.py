@@ -46,6 +46,7 @@ ROOMS = (
     "stages",
     "structure",
     "fitting",
+    "sweeping",
     "paper",
     "report",
     "control",
