@@ -188,3 +188,9 @@ def test_impossible_sweeps_are_refused(tmp_path, how, message):
 def test_an_unknown_engine_is_refused():
     with pytest.raises(ValueError, match="one of pool, ray, serial; got 'steam'"):
         check_engine(square, "steam", None, None, 0)
+
+
+def test_without_ray_the_message_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"pip install 'offmap\[ray\]'"):
+        offmap.sweep(square, jobs(tmp_path, 1), out=tmp_path, engine="ray")

@@ -17,6 +17,8 @@ class Job(NamedTuple):
     number: int
     seconds: float = 0.0
     crashes: int = 0
+    workers: int = 1
+    """How many have to be at work before this one goes on."""
 
 
 def square(job: Job) -> dict[str, Any]:
@@ -24,6 +26,8 @@ def square(job: Job) -> dict[str, Any]:
     line = f"{job.number} {os.getpid()}\n"
     with Path(job.log).open("a") as file:  # one short line is written in one piece
         file.write(line)
+    while len({pid for _, pid in trace(job.log)}) < job.workers:
+        time.sleep(0.05)
     time.sleep(job.seconds)
     runs = [ran for ran, _ in trace(job.log)].count(job.number)
     if runs <= job.crashes:
