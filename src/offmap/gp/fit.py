@@ -200,7 +200,8 @@ def maximise_likelihood(
 @eqx.filter_jit
 def _negative_log_likelihood(parameters, x, y, mesh):
     if mesh is not None:
-        return sharded_value_and_grad(*parameters, x, y, mesh)
+        kernel, log_noise = parameters
+        return sharded_value_and_grad(kernel, log_noise, x, y, mesh)
 
     def negative(parameters):
         kernel, log_noise = parameters
