@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -64,7 +63,7 @@ def trajectory_errors(model: Model) -> dict[str, HeldOut]:
     errors = {}
     for name, candidate in candidates.items():
         refitted = candidate.conditioned_on(inside)
-        predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
+        predicted = _predict(refitted, outside.x, outside.u)
         states = _rollouts(refitted, true[:, 0], controls, dataset.dt, model.config.integrator)
         off = _apart(np.asarray(states), true, dataset)
         errors[name] = HeldOut(
@@ -101,7 +100,7 @@ def edge_error(
     for edge in folds:
         middle, outside = samples.take(own[~edge]), samples.take(own[edge])
         refitted = predictor.conditioned_on(middle)
-        predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
+        predicted = _predict(refitted, outside.x, outside.u)
         error = (np.asarray(predicted) - outside.xdot) / np.where(spread > 0, spread, 1.0)
         errors.append(by_group(error, outside.trajectory))
     return np.concatenate(errors)

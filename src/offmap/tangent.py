@@ -66,17 +66,22 @@ def tangent_frame(
     """
     spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
     middle = np.argmin(np.sum(((x - np.median(x, axis=0)) / spread) ** 2, axis=1))
-    origin = jnp.asarray(x[middle])
-    c = gamma(origin).shape[0]
-    _, vectors = np.linalg.eigh(np.asarray(tangent_projector(gamma(origin))))
+    origin = jax.device_put(x[middle])
+    c = jax.eval_shape(gamma, origin).shape[0]
+    _, vectors = np.linalg.eigh(np.asarray(_projector_at(gamma, origin)))
     frame = TangentFrame(gamma, origin, _tidy(vectors[:, c:]), periodic)
     away = _BEYOND * (x[:: max(1, len(x) // _PROBES)] - np.asarray(origin))
     for k, angle in enumerate(periodic):  # all headings, in another order for each angle
         turns = np.linspace(-np.pi, np.pi, len(away))
         away[:, angle] = np.random.default_rng(k).permutation(turns)
-    turn = float(np.max(np.asarray(_turns(frame, jnp.asarray(away)))))
+    turn = float(np.max(np.asarray(_turns(frame, away))))
     steps = int(np.clip(np.ceil(turn / _TURN), 1, _MOST_STEPS))
     return TangentFrame(gamma, origin, frame.basis, periodic, steps)
+
+
+@eqx.filter_jit
+def _projector_at(gamma, x):
+    return tangent_projector(gamma(x))
 
 
 @eqx.filter_jit

@@ -106,8 +106,8 @@ def _fit_primary(
 ) -> AbstractGPs:
     scaling = Scaling.of(x, y, centre=config.centre)
     chosen = np.asarray(jax.random.permutation(key, len(x)))[: config.hyper_points]
-    z = jnp.asarray(scaling.standardised_x(x[chosen]))
-    targets = jnp.asarray(scaling.standardised_y(y[chosen]))
+    z = jax.device_put(scaling.standardised_x(x[chosen]))
+    targets = jax.device_put(scaling.standardised_y(y[chosen]))
     kernel, noise = maximise_likelihood(
         starts(config.kernel, x.shape[1], controls),
         z,
@@ -193,7 +193,7 @@ def maximise_likelihood(
     with ThreadPoolExecutor(max_workers=1 if mesh else os.cpu_count()) as pool:
         solutions = list(pool.map(fit_output, np.ascontiguousarray(np.asarray(y).T)))
     fitted = [unflatten(solution) for solution in solutions]
-    kernel, log_noise = jax.tree.map(lambda *leaf: jnp.asarray(np.stack(leaf)), *fitted)
+    kernel, log_noise = jax.tree.map(lambda *leaf: jax.device_put(np.stack(leaf)), *fitted)
     return kernel, jnp.asarray(np.exp(log_noise))
 
 
