@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import offmap
+from offmap.cli.reproduce import Reproduce
 from offmap.config import Config
 from offmap.constraint import ConstraintConfig
 from offmap.gp import GPConfig
@@ -17,6 +18,7 @@ from offmap.paper.reference import PAPER
 from offmap.paper.runs import gather, run_case, stage_count
 from offmap.paper.study import cases, fit_of
 from offmap.paper.tables import save
+from offmap.sweeping import Folder
 
 SMALL = replace(EXPERIMENTS["unicycle"], offline_trajectories=12, tests=2)
 CONFIG = Config(
@@ -86,6 +88,27 @@ def test_a_pool_gives_identical_errors(run, swept):
     assert len(trials) == 2 * 2 * len(ROWS)  # models, trials, rows
     found, first = again.to_json(), result.to_json()
     assert {**found, "seconds": 0} == {**first, "seconds": 0}
+
+
+def test_the_command_goes_on_where_it_was(swept, tmp_path, monkeypatch, capsys):
+    _, records = swept
+    missing = list(records)[-1]
+    for name, record in records.items():
+        if name != missing:
+            Folder(tmp_path / "trials").write(name, record)
+    asked = []
+
+    def running(case, progress):
+        asked.append(case.stem)
+        return records[case.stem]
+
+    monkeypatch.setattr("offmap.paper.runs.run_case", running)
+    monkeypatch.setattr("offmap.cli.reproduce._study", lambda name, asked: STUDY)
+    Reproduce("unicycle", out=tmp_path).run()
+    assert asked == [missing]
+    assert f"{len(records) - 1} of {len(records)} cases are in" in capsys.readouterr().out
+    saved = json.loads((tmp_path / "unicycle-paper.json").read_text())
+    assert saved["rows"] == gather(STUDY, records).to_json()["rows"]
 
 
 def test_models_come_back_whole(run, swept):
