@@ -20,7 +20,7 @@ PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 \
 	$(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format docs test-slow demo reproduce clean
+.PHONY: help setup test lint format docs test-slow test-ray demo reproduce clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,6 +50,10 @@ docs: setup ## Build the documentation site into build/docs; a warning is an err
 
 test-slow: setup ## Run only the slow tests
 	$(PYTEST) -m slow $(ARGS)
+
+test-ray: setup ## Install ray and test sweeps over a cluster of several nodes on this machine
+	$(PIP) install 'ray>=2.40'
+	$(PYTEST) tests/sweeping/test_ray.py $(ARGS)
 
 demo: setup ## Run the demonstration into results/demo
 	$(BIN)/offmap demo --out $(OUT)/demo

@@ -47,6 +47,7 @@ ROOMS = (
     "stages",
     "structure",
     "fitting",
+    "sweeping",
     "paper",
     "report",
     "control",

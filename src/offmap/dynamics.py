@@ -115,14 +115,19 @@ def _in_base(samples: Samples, primary: int, config: GPConfig) -> np.ndarray:
 def reduced_inputs(samples: Samples, reduction: Reduction) -> Float[np.ndarray, "N r"]:
     """What the GPs see of each sample's (x, u)."""
     z = np.concatenate([samples.x, samples.u], axis=1)
-    return np.asarray(jax.vmap(reduction)(jnp.asarray(z)))
+    return np.asarray(_reduced(reduction, z))
+
+
+@eqx.filter_jit
+def _reduced(reduction, z):
+    return jax.vmap(reduction)(z)
 
 
 def targets(samples: Samples, frame: TangentFrame | None) -> Float[np.ndarray, "N p"]:
     """What the GPs are to predict: x', or its coordinates in the frame."""
     if frame is None:
         return samples.xdot
-    return np.asarray(_coordinates(frame, jnp.asarray(samples.x), jnp.asarray(samples.xdot)))
+    return np.asarray(_coordinates(frame, samples.x, samples.xdot))
 
 
 @eqx.filter_jit

@@ -5,7 +5,6 @@ from typing import cast
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -63,7 +62,7 @@ def trajectory_errors(model: Model) -> dict[str, HeldOut]:
     errors = {}
     for name, candidate in _variants(model, inside).items():
         refitted = candidate.conditioned_on(inside)
-        predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
+        predicted = _predict(refitted, outside.x, outside.u)
         states = _rollouts(refitted, true[:, 0], controls, dataset.dt, model.config.integrator)
         off = _apart(np.asarray(states), true, dataset)
         errors[name] = HeldOut(
@@ -137,7 +136,7 @@ def edge_error(
     for edge in folds:
         middle, outside = samples.take(own[~edge]), samples.take(own[edge])
         refitted = predictor.conditioned_on(middle)
-        predicted = _predict(refitted, jnp.asarray(outside.x), jnp.asarray(outside.u))
+        predicted = _predict(refitted, outside.x, outside.u)
         error = (np.asarray(predicted) - outside.xdot) / np.where(spread > 0, spread, 1.0)
         errors.append(by_group(error, outside.trajectory))
     return np.concatenate(errors)

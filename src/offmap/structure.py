@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,8 +102,12 @@ def _most_structure(*judges: dict[str, np.ndarray]) -> str:
 def _softness(gamma: Gamma, samples: Samples, primary: int) -> Array:
     """How far the measured motions of the primary source are from obeying each row of Γ."""
     own = samples.take(np.flatnonzero(samples.source == primary)[:_SOFT_POINTS])
-    rows = jax.vmap(lambda x, xdot: unit_residual(xdot, gamma(x)))
-    residual = rows(jnp.asarray(own.x), jnp.asarray(own.xdot))
+    return _root_mean_residual(gamma, own.x, own.xdot)
+
+
+@eqx.filter_jit
+def _root_mean_residual(gamma, x, xdot):
+    residual = jax.vmap(lambda x, xdot: unit_residual(xdot, gamma(x)))(x, xdot)
     return jnp.sqrt(jnp.mean(residual**2, axis=0))
 
 

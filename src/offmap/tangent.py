@@ -142,9 +142,9 @@ def tangent_frame(
     """
     spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
     middle = np.argmin(np.sum(((x - np.median(x, axis=0)) / spread) ** 2, axis=1))
-    origin = jnp.asarray(x[middle])
-    c = gamma(origin).shape[0]
-    _, vectors = np.linalg.eigh(np.asarray(tangent_projector(gamma(origin))))
+    origin = jax.device_put(x[middle])
+    c = jax.eval_shape(gamma, origin).shape[0]
+    _, vectors = np.linalg.eigh(np.asarray(_projector_at(gamma, origin)))
     frame = TangentFrame(gamma, origin, _tidy(vectors[:, c:]), periodic)
     away = _BEYOND * (x[:: max(1, len(x) // _PROBES)] - np.asarray(origin))
     for k, angle in enumerate(periodic):  # all headings, in another order for each angle
@@ -154,7 +154,7 @@ def tangent_frame(
     if turning is not None:
         frame = replace(frame, steps=1, turning=turning)
     else:
-        turn = float(np.max(np.asarray(_turns(frame, jnp.asarray(away)))))
+        turn = float(np.max(np.asarray(_turns(frame, away))))
         frame = replace(frame, steps=int(np.clip(np.ceil(turn / _TURN), 1, _MOST_STEPS)))
     pattern = None if mentions is None else _pattern(frame, mentions)
     closed = replace(frame, pattern=pattern)
@@ -209,6 +209,11 @@ def _difference(first, second, x):
         return jnp.maximum(*differences)
 
     return jnp.max(jax.vmap(apart)(x))
+
+
+@eqx.filter_jit
+def _projector_at(gamma, x):
+    return tangent_projector(gamma(x))
 
 
 @eqx.filter_jit

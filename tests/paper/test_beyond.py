@@ -15,10 +15,11 @@ from offmap.fitting import fit
 from offmap.gp import GPConfig
 from offmap.mlp import MLPConfig
 from offmap.paper import beyond
-from offmap.paper.beyond import COLUMNS, Cell, complete_cell, is_finished, run_cell, simulate
+from offmap.paper.beyond import COLUMNS, Cell, cells_folder, run_cell, simulate
 from offmap.paper.beyond_tables import save, tables
 from offmap.paper.cases import CASES
 from offmap.pseudometric import PseudometricConfig
+from offmap.sweeping import Folder
 
 CELL = Cell("slip", 0.001, "paper", trials=1, seed=2)
 CASE = CASES["slip"]
@@ -88,41 +89,19 @@ def test_progress_counts_every_stage(run):
     assert len(stages) == beyond.stage_count(CELL.trials)
 
 
-def test_finished_cells_are_read_and_not_run_again(run, tmp_path, monkeypatch):
+def test_equal_cells_and_only_they_have_equal_names():
+    changes = ({}, {"trials": 2}, {"noise": 0.01}, {"declare_angles": False}, {"seed": 25})
+    assert len({replace(CELL, **change).stem for change in changes}) == len(changes)
+    assert replace(CELL).stem == CELL.stem
+
+
+def test_the_summary_gathers_the_finished_cells_of_a_family(run, tmp_path):
     record, _ = run
-    asked = []
-
-    def running(cell, *, progress):
-        asked.append(cell)
-        return record
-
-    monkeypatch.setattr(beyond, "run_cell", running)
-    assert not is_finished(CELL, tmp_path)
-    assert complete_cell(CELL, tmp_path) == record
-    assert is_finished(CELL, tmp_path)
-    assert complete_cell(CELL, tmp_path) == record
-    assert asked == [CELL]
-    complete_cell(CELL, tmp_path, fresh=True)
-    complete_cell(replace(CELL, trials=2), tmp_path)  # another cell is another file
-    assert asked == [CELL, CELL, replace(CELL, trials=2)]
-
-
-def test_a_killed_cell_leaves_nothing_behind(tmp_path, monkeypatch):
-    def killed(cell, *, progress):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(beyond, "run_cell", killed)
-    with pytest.raises(KeyboardInterrupt):
-        complete_cell(CELL, tmp_path)
-    assert not is_finished(CELL, tmp_path)
-
-
-def test_the_summary_gathers_the_finished_cells_of_a_family(run, tmp_path, monkeypatch):
-    record, _ = run
-    monkeypatch.setattr(beyond, "run_cell", lambda cell, **_: record | {"cell": asdict(cell)})
+    kept = Folder(cells_folder(tmp_path))
     for system, noise in (("tanh", 0.01), ("slip", 0.01), ("tanh", 0.0)):
-        complete_cell(replace(CELL, system=system, noise=noise), tmp_path)
-    complete_cell(replace(CELL, seed=25), tmp_path)  # of another family: seed 2 is its beginning
+        cell = replace(CELL, system=system, noise=noise)
+        kept.write(cell.stem, record | {"cell": asdict(cell)})
+    kept.write(replace(CELL, seed=25).stem, record)  # of another family: seed 2 is its beginning
     path = beyond.summarise(CELL.family, tmp_path)
     cells = json.loads(path.read_text())["cells"]
     assert [(c["cell"]["noise"], c["cell"]["system"]) for c in cells] == [
@@ -152,7 +131,7 @@ def test_the_command_runs_what_is_missing_and_prints_all(run, tmp_path, monkeypa
     replace(ask, noise=(0.0, 0.01)).run()
     assert asked[2:] == [("tanh", 0.0, "default"), ("disk", 0.0, "default")]
     printed = capsys.readouterr().out
-    assert "2 of 4 cells" in printed
+    assert "2 of 4 cases" in printed
     summary = json.loads((tmp_path / "beyond-default-trials1-seed0.json").read_text())
     assert len(summary["cells"]) == 4
 

@@ -12,8 +12,10 @@ from offmap.cli.reproduce import Reproduce
 from offmap.config import Config
 from offmap.constraint import ConstraintConfig
 from offmap.gp import GPConfig
-from offmap.paper.ddr import COLUMNS, DDR, Session, hardware_config, reproduce_ddr, stage_count
+from offmap.paper.ddr import COLUMNS, DDR, DrivenStudy, Session, hardware_config, reproduce_ddr
 from offmap.paper.reference import PAPER
+from offmap.paper.runs import stage_count
+from offmap.paper.study import cases
 from offmap.paper.tables import save, table
 from offmap.pseudometric import PseudometricConfig, fit_pseudometric
 from offmap.systems.diff_drive import DiffDrive
@@ -54,7 +56,8 @@ def test_table_shows_the_papers_24_cells_and_no_true_constraint(run):
 
 def test_progress_counts_every_stage(run):
     _, stages = run
-    assert len(stages) == stage_count(1)
+    study = DrivenStudy("paper", CONFIG, 1, 2, experiment=SMALL)
+    assert len(stages) == stage_count(cases(study).values())
 
 
 def test_noise_is_in_the_online_data_alone(run):
@@ -107,6 +110,7 @@ def test_the_papers_hardware_uses_a_cosine_kernel():
         ({"system": "unicycle", "data": Path("somewhere")}, "are for ddr and car"),
         ({"system": "quadrotor", "history": 2}, "Leave it out"),
         ({"system": "ddr", "trials": 0}, "at least one trial; got 0"),
+        ({"system": "ddr", "data": Path("somewhere"), "engine": "pool"}, "scored in one go"),
     ],
 )
 def test_wrong_requests_are_refused_before_any_work(asked, message):

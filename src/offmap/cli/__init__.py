@@ -1,14 +1,10 @@
 """The command line: one module for each command, each command a dataclass with a `run`."""
 
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
-import jax
 import tyro
-from threadpoolctl import threadpool_limits
 
 from offmap.cli.bench import Bench
 from offmap.cli.console import fail
@@ -17,6 +13,7 @@ from offmap.cli.inspect import Inspect
 from offmap.cli.report import Report
 from offmap.cli.reproduce import Demo, Reproduce
 from offmap.cli.rollout import Rollout
+from offmap.sweeping import prepare_process
 
 Command = (
     Annotated[Fit, tyro.conf.subcommand("fit")]
@@ -31,8 +28,7 @@ Command = (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command `offmap`; arguments are those of the process if None."""
-    _cache_compilations()
-    threadpool_limits(1, "blas")  # JAX has threads of its own: more would fight for the same cores
+    prepare_process()
     command = tyro.cli(
         Command,
         args=arguments,
@@ -44,11 +40,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (ValueError, OSError, ImportError) as error:
         fail(error)
         sys.exit(2)
-
-
-def _cache_compilations() -> None:
-    """Keep compiled programs between runs, so that the second run of a command starts at once."""
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(root / "offmap" / "jax"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)

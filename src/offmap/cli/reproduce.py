@@ -1,16 +1,19 @@
 """`offmap reproduce` and `offmap demo`: the paper's experiments, and those beyond it."""
 
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from offmap.cli.console import console, progress
+from offmap.sweeping import Engine, Folder, sweep
 
 if TYPE_CHECKING:
     from offmap.paper import Result
-    from offmap.paper.hardware import Scores
+    from offmap.paper.study import AbstractStudy
 
 Preset = Literal["paper", "default"]
 
@@ -23,6 +26,9 @@ class Reproduce:
     Example: offmap reproduce ddr --preset default
     Example: offmap reproduce ddr --data recordings/mrclam --preset default
     Example: offmap reproduce beyond --systems tanh bicycle --noise 0 0.01
+    Example: offmap reproduce all --engine ray --address 10.0.0.1:6379
+
+    Each trial is kept in a file as soon as it is done: a run that was killed goes on where it was.
     """
 
     system: Annotated[
@@ -55,7 +61,17 @@ class Reproduce:
     undeclared: bool = False
     """Do not tell which states are angles (unicycle, quadrotor and beyond)."""
     fresh: bool = False
-    """Run again what --out already has (beyond only)."""
+    """Run again what --out already has (not with recordings)."""
+    engine: Engine = "serial"
+    """Who runs the trials (not with recordings): this process (serial), processes of this machine
+    (pool) or a Ray cluster (ray)."""
+    workers: int | None = None
+    """How many at a time (pool and ray); as many as there are cores if left out. Each holds one
+    model: for the quadrotor, 5 GB."""
+    address: str | None = None
+    """Of the Ray cluster; one on this machine alone if left out."""
+    gpus: float = 0.0
+    """GPUs of each worker (pool and ray), such as 1 or 0.25."""
 
     def run(self) -> None:
         """Run the experiment."""
@@ -68,38 +84,40 @@ class Reproduce:
                 f"Past commands are for ddr and car; got --history with {self.system}. Leave it "
                 f"out."
             )
-        if self.system == "beyond":
-            _run_beyond(self)
-            return
-        if self.systems or self.noise or self.fresh:
+        if (self.systems or self.noise) and self.system != "beyond":
             raise ValueError(
-                f"--systems, --noise and --fresh are for beyond; got them with {self.system}. "
-                f"Leave them out."
+                f"--systems and --noise are for beyond; got them with {self.system}. Leave them "
+                f"out."
             )
-        if self.undeclared and self.system not in ("unicycle", "quadrotor"):
+        if self.undeclared and self.system not in ("unicycle", "quadrotor", "beyond"):
             raise ValueError(
                 f"--undeclared is for unicycle, quadrotor and beyond; got it with {self.system}. "
                 f"Leave it out."
             )
-        names = ("unicycle", "ddr", "quadrotor") if self.system == "all" else (self.system,)
-        for name in names:
-            self._run(name)
+        if self.system == "car" or self.data is not None:
+            self._run_recordings()
+        elif self.system == "beyond":
+            _run_beyond(self)
+        else:
+            _run_studies(self)
 
     @property
     def method(self) -> Preset:
         """The preset asked for, or that of the experiment."""
         return self.preset or ("default" if self.system == "beyond" else "paper")
 
-    def _run(self, name: str) -> None:
-        if name == "car":
-            _run_car(self)
-        elif name == "ddr" and self.data is not None:
-            _run_recordings(self, self.data)
-        elif name == "ddr":
-            _run_ddr(self)
+    def _run_recordings(self) -> None:
+        from offmap.cli.recordings import run_car, run_recordings
+
+        if self.engine != "serial" or self.fresh:
+            raise ValueError(
+                "Recordings are scored in one go by this process; got --engine or --fresh with "
+                "them. Leave these out."
+            )
+        if self.system == "ddr" and self.data is not None:
+            run_recordings(self, self.data)
         else:
-            trials = 10 if self.trials is None else self.trials
-            _run_simulated(name, self.method, trials, self.seed, self.out, not self.undeclared)
+            run_car(self)
 
 
 @dataclass(frozen=True)
@@ -116,7 +134,14 @@ class Demo:
 
     def run(self) -> None:
         """Run the demonstration."""
-        result = _run_simulated("unicycle", "paper", 10, self.seed, self.out)
+        from offmap.paper import EXPERIMENTS, reproduce
+        from offmap.paper.runs import stage_count
+        from offmap.paper.study import cases
+
+        study = _study("unicycle", Reproduce("unicycle", seed=self.seed))
+        with progress(stage_count(cases(study).values())) as report:
+            result = reproduce(EXPERIMENTS["unicycle"], seed=self.seed, progress=report)
+        _show(result, self.out)
         _print_discovery(result)
         page = self.out / "unicycle.html"
         try:
@@ -131,93 +156,44 @@ class Demo:
             console.print(f"\nA page about it, to open in a browser: {page}", highlight=False)
 
 
-def _run_simulated(
-    name: str, preset: Preset, trials: int, seed: int, out: Path, declare_angles: bool = True
-) -> "Result":
-    from offmap.paper import EXPERIMENTS, reproduce, stage_count
+def _run_studies(asked: Reproduce) -> None:
+    """Trials of all systems asked for, in one sweep."""
+    from offmap.paper.runs import gather, run_case, stage_count
+    from offmap.paper.study import cases, fit_of
 
-    experiment = EXPERIMENTS[name]
-    with progress(stage_count(trials, experiment)) as report:
-        result = reproduce(
-            experiment,
-            preset,
-            trials=trials,
-            seed=seed,
-            declare_angles=declare_angles,
-            progress=report,
-        )
-    _show(result, out)
-    return result
+    names = ("unicycle", "ddr", "quadrotor") if asked.system == "all" else (asked.system,)
+    studies = [_study(name, asked) for name in names]
+    every = {name: case for study in studies for name, case in cases(study).items()}
+    records = _sweep(asked, run_case, every, asked.out / "trials", stage_count, fit_of)
+    for study in studies:
+        result = gather(study, records)
+        _show(result, asked.out)
+        if result.experiment.system.name == "ddr":
+            _print_discovery(result)
 
 
-def _run_ddr(asked: Reproduce) -> None:
-    from offmap.paper.ddr import reproduce_ddr, stage_count
+def _study(name: str, asked: Reproduce) -> "AbstractStudy":
+    from offmap.config import Config
+    from offmap.paper import EXPERIMENTS, SimulatedStudy
 
-    trials = 8 if asked.trials is None else asked.trials
-    with progress(stage_count(trials)) as report:
-        result = reproduce_ddr(
-            asked.method, trials=trials, seed=asked.seed, history=asked.history, progress=report
-        )
-    _show(result, asked.out)
-    _print_discovery(result)
+    if name == "ddr":
+        from offmap.paper.ddr import DrivenStudy, hardware_config
 
-
-def _run_recordings(asked: Reproduce, folder: Path) -> None:
-    from offmap.paper.hardware import score_recordings, stage_count
-    from offmap.paper.recordings import cut_roles, describe, read_mrclam
-
-    robot, recordings = read_mrclam(folder, asked.robot)
-    cut = cut_roles(recordings, asked.seed, history=asked.history)
-    about = describe(robot, recordings, cut)
-    for line in about["read"]:
-        console.print(line, highlight=False, soft_wrap=True)
-    trials = 8 if asked.trials is None else asked.trials
-    with progress(stage_count()) as report:
-        scores = score_recordings(
-            cut,
-            about,
-            asked.method,
-            trials=trials,
-            seed=asked.seed,
-            history=asked.history,
-            progress=report,
-        )
-    _show_scores(scores, asked.out)
-
-
-def _run_car(asked: Reproduce) -> None:
-    from offmap.paper.car import choose_files, read_drives, score_car
-    from offmap.paper.recordings import describe
-
-    if asked.data is None:
-        raise ValueError("The car is known by recordings alone; got no --data. Name their folder.")
-    train, test = choose_files(asked.data, asked.robot or "free_driving_20240916_10_01_01")
-    fitted, unseen = read_drives(train, test)
-    about = describe("car", [*fitted, unseen])
-    for line in about["read"]:
-        console.print(line, highlight=False, soft_wrap=True)
-    with progress(6) as report:
-        scores = score_car(
-            fitted,
-            unseen,
-            about,
-            asked.method,
-            seed=asked.seed,
-            history=asked.history,
-            progress=report,
-        )
-    _show_scores(scores, asked.out)
+        trials = 8 if asked.trials is None else asked.trials
+        config = hardware_config(asked.method)
+        return DrivenStudy(asked.method, config, trials, asked.seed, asked.history)
+    return SimulatedStudy(
+        EXPERIMENTS[name],
+        asked.method,
+        Config.preset(asked.method),
+        10 if asked.trials is None else asked.trials,
+        asked.seed,
+        not asked.undeclared,
+    )
 
 
 def _run_beyond(asked: Reproduce) -> None:
-    from offmap.paper.beyond import (
-        NOISE,
-        Cell,
-        complete_cell,
-        is_finished,
-        stage_count,
-        summarise,
-    )
+    from offmap.paper.beyond import NOISE, Cell, cells_folder, run_cell, stage_count, summarise
     from offmap.paper.beyond_tables import save, tables
     from offmap.paper.cases import CASES
 
@@ -227,14 +203,14 @@ def _run_beyond(asked: Reproduce) -> None:
         for noise in asked.noise or NOISE
         for system in asked.systems or CASES
     ]
-    waiting = [cell for cell in cells if asked.fresh or not is_finished(cell, asked.out)]
-    if len(waiting) < len(cells):
-        done = len(cells) - len(waiting)
-        console.print(f"{done} of {len(cells)} cells are in {asked.out} already", highlight=False)
-    with progress(len(waiting) * stage_count(trials)) as report:
-        for cell in waiting:
-            complete_cell(cell, asked.out, fresh=asked.fresh, progress=report)
-    records = [complete_cell(cell, asked.out) for cell in cells]
+    found = _sweep(
+        asked,
+        run_cell,
+        {cell.stem: cell for cell in cells},
+        cells_folder(asked.out),
+        lambda waiting: len(waiting) * stage_count(trials),
+    )
+    records = list(found.values())
     for rendered in tables(records):
         console.print(rendered)
     for reason in dict.fromkeys(why for record in records for why in record["skipped"].values()):
@@ -243,13 +219,36 @@ def _run_beyond(asked: Reproduce) -> None:
     console.print(f"Numbers: {summary}; tables: {save(summary)}", highlight=False)
 
 
-def _show_scores(scores: "Scores", out: Path) -> None:
-    from offmap.paper.scores import draw, save, table
-
-    console.print(table(scores))
-    console.print(f"{scores.seconds:.0f} s. Numbers: {save(scores, out)}", highlight=False)
-    console.print(f"Figure: {draw(scores, out)}", highlight=False)
-    console.print(scores.model.summary(), highlight=False, soft_wrap=True)
+def _sweep(
+    asked: Reproduce,
+    function: Callable[..., dict[str, Any]],
+    cases: dict[str, Any],
+    folder: Path,
+    stage_count: Callable[[Collection[Any]], int],
+    together: Callable[[Any], Hashable] | None = None,
+) -> dict[str, Any]:
+    """The records of all cases; a single process reports each stage of a case, others the cases."""
+    kept = Folder(folder)
+    waiting = {name: c for name, c in cases.items() if asked.fresh or not kept.holds(name)}
+    if len(waiting) < len(cases):
+        done = len(cases) - len(waiting)
+        console.print(
+            f"{done} of {len(cases)} cases are in {folder} already; --fresh runs them again",
+            highlight=False,
+        )
+    run = partial(sweep, cases=cases, out=folder, together=together, fresh=asked.fresh)
+    if asked.engine == "serial":
+        with progress(stage_count(waiting.values())) as report:
+            return run(partial(function, progress=report), engine="serial")
+    with progress(len(waiting)) as report:
+        return run(
+            function,
+            engine=asked.engine,
+            workers=asked.workers,
+            address=asked.address,
+            gpus=asked.gpus,
+            progress=report,
+        )
 
 
 def _show(result: "Result", out: Path) -> None:

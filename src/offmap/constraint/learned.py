@@ -215,7 +215,7 @@ def fit_dictionary(
     """
     own = np.flatnonzero(samples.source == primary)
     own = own[np.asarray(jax.random.permutation(key, len(own)))[: config.search_samples]]
-    features = np.asarray(jax.vmap(library)(jnp.asarray(samples.x[own])))
+    features = np.asarray(_features(library, samples.x[own]))
     spread, size = _spread(samples.xdot[own]), np.sqrt(np.mean(samples.xdot[own] ** 2, axis=0))
     rows: list[DictionaryRow] = []
     for floor in _NOISE_FLOORS[1:] if correlated else _NOISE_FLOORS:
@@ -242,6 +242,11 @@ def fit_dictionary(
         tuple(inputs_of(row, library) for row in rows),
         tuple(equation_of(row, library) for row in rows),
     )
+
+
+@eqx.filter_jit
+def _features(library, x):
+    return jax.vmap(library)(x)
 
 
 def _fit_row(

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -30,10 +31,7 @@ class Scaling(eqx.Module):
             size = np.sqrt(np.mean(y**2, axis=0))
             mean, scale = np.zeros(y.shape[1]), np.where(size > 0, size, 1.0)
         return Scaling(
-            jnp.asarray(x.mean(axis=0)),
-            jnp.asarray(_spread(x)),
-            jnp.asarray(mean),
-            jnp.asarray(scale),
+            *jax.device_put((x.mean(axis=0), _spread(x), mean, scale)),
         )
 
     def standardised_x(self, x: Float[np.ndarray | Array, "N d"]) -> Float[np.ndarray, "N d"]:

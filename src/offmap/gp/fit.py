@@ -17,6 +17,7 @@ from offmap.gp.induced import induce
 from offmap.gp.kernels import AbstractKernel, KernelName, bounds, starts
 from offmap.gp.likelihood import log_marginal_likelihood
 from offmap.gp.posterior import condition
+from offmap.gp.sharded import device_mesh, sharded_value_and_grad
 
 _NOISE = (1e-4, 1.0)  # variance of standardised outputs: start and upper bound of the search
 _FEW, _MANY = 192, 512  # centres: where they may say it all, and where they have to do
@@ -38,6 +39,9 @@ class GPConfig:
     is itself round-off, which kernels with straight parts bear and a plain RBF does not."""
     exact_points: int = 12_000
     """Beyond, points are conditioned on by way of a few hundred centres instead of exactly."""
+    devices: int = 1
+    """Devices over which each likelihood of the search is spread, for more `hyper_points` than one
+    device is quick with."""
     centre: bool = True
     """Subtract the mean of the outputs; off for functions whose zero means something."""
 
@@ -102,14 +106,15 @@ def _fit_primary(
 ) -> AbstractGPs:
     scaling = Scaling.of(x, y, centre=config.centre)
     chosen = np.asarray(jax.random.permutation(key, len(x)))[: config.hyper_points]
-    z = jnp.asarray(scaling.standardised_x(x[chosen]))
-    targets = jnp.asarray(scaling.standardised_y(y[chosen]))
+    z = jax.device_put(scaling.standardised_x(x[chosen]))
+    targets = jax.device_put(scaling.standardised_y(y[chosen]))
     kernel, noise = maximise_likelihood(
         starts(config.kernel, x.shape[1], controls),
         z,
         targets,
         iterations=config.iterations,
         noise_floor=config.noise_floor,
+        devices=config.devices,
     )
     if len(x) <= config.exact_points:
         return condition(kernel, noise, scaling, x, y)
@@ -144,6 +149,7 @@ def maximise_likelihood(
     *,
     iterations: int,
     noise_floor: float = 1e-10,
+    devices: int = 1,
 ) -> tuple[AbstractKernel, Float[Array, " p"]]:
     """Kernel and noise variance that maximise the marginal likelihood of each standardised output.
 
@@ -157,6 +163,7 @@ def maximise_likelihood(
     levels = (_NOISE[0],) if len(kernels) == 1 else (_NOISE[0], 1e-2, 0.3)
     beginnings = [_flat((kernel, np.log(level))) for kernel in kernels for level in levels]
     leaves, structure = jax.tree.flatten((kernels[0], np.log(_NOISE[0])))
+    mesh = device_mesh(devices) if devices > 1 else None
     splits = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
     def unflatten(vector: np.ndarray) -> tuple[AbstractKernel, np.ndarray]:
@@ -166,7 +173,7 @@ def maximise_likelihood(
 
     def fit_output(target: Float[np.ndarray, " N"]) -> np.ndarray:
         def objective(vector: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = _negative_log_likelihood(unflatten(vector), x, target)
+            value, gradient = _negative_log_likelihood(unflatten(vector), x, target, mesh)
             value, gradient = float(value), _flat(gradient)
             if np.isfinite(value) and np.all(np.isfinite(gradient)):
                 return value, gradient
@@ -182,15 +189,20 @@ def maximise_likelihood(
             options={"maxiter": iterations, "ftol": 1e-8},
         ).x
 
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+    # Programs of several devices wait for each other if they begin in different orders.
+    with ThreadPoolExecutor(max_workers=1 if mesh else os.cpu_count()) as pool:
         solutions = list(pool.map(fit_output, np.ascontiguousarray(np.asarray(y).T)))
     fitted = [unflatten(solution) for solution in solutions]
-    kernel, log_noise = jax.tree.map(lambda *leaf: jnp.asarray(np.stack(leaf)), *fitted)
+    kernel, log_noise = jax.tree.map(lambda *leaf: jax.device_put(np.stack(leaf)), *fitted)
     return kernel, jnp.asarray(np.exp(log_noise))
 
 
 @eqx.filter_jit
-def _negative_log_likelihood(parameters, x, y):
+def _negative_log_likelihood(parameters, x, y, mesh):
+    if mesh is not None:
+        kernel, log_noise = parameters
+        return sharded_value_and_grad(kernel, log_noise, x, y, mesh)
+
     def negative(parameters):
         kernel, log_noise = parameters
         return -log_marginal_likelihood(kernel, jnp.exp(log_noise), x, y)

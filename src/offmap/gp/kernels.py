@@ -8,6 +8,7 @@ from abc import abstractmethod
 from typing import Literal
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -151,28 +152,33 @@ class Product(AbstractKernel):
         return self.first.variance(a) * self.second.variance(a)
 
 
+def _full(shape: int | tuple[()], value: float | np.floating) -> Array:
+    """An array of equal numbers, without the program that `jnp.full` would compile."""
+    return jax.device_put(np.full(shape, value))
+
+
 def kernel_named(name: KernelName, d: int, controls: tuple[int, ...] = ()) -> AbstractKernel:
     """A kernel over d standardised inputs at the start of a hyperparameter search.
 
     `controls` says which of the inputs are controls; only "affine" makes a difference there.
     """
-    rbf = RBF(jnp.full(d, np.log(1.5)), jnp.zeros(()))
-    linear = Linear(jnp.zeros(d), jnp.zeros(()))
+    rbf = RBF(_full(d, np.log(1.5)), _full((), 0.0))
+    linear = Linear(_full(d, 0.0), _full((), 0.0))
     if name == "rbf":
         return rbf
     if name == "linear":
         return linear
     if name == "cosine":
-        return Cosine(jnp.full(d, np.log(6.0)), jnp.zeros(()))
+        return Cosine(_full(d, np.log(6.0)), _full((), 0.0))
     if name == "rbf+linear":
         return Sum(rbf, linear)
     if name in ("affine", "bilinear"):
         free, smooth = d - len(controls), name == "affine"
-        weights = jnp.tile(jnp.log(jnp.array([[1.0], [0.1], [0.1]])), (1, 1 + len(controls)))
+        weights = np.tile(np.log([[1.0], [0.1], [0.1]]), (1, 1 + len(controls)))
         if not smooth:  # so small that whoever evaluates the bumps sees none
-            weights = weights.at[0].set(_NOTHING)
+            weights[0] = _NOTHING
         return ControlAffine(
-            jnp.full(free, np.log(1.5)), jnp.zeros(free), weights, controls, smooth
+            _full(free, np.log(1.5)), _full(free, 0.0), jax.device_put(weights), controls, smooth
         )
     raise ValueError(
         f'A kernel is "rbf", "linear", "cosine", "rbf+linear", "affine" or "bilinear"; got '

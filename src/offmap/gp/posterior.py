@@ -134,7 +134,7 @@ def condition(
     y: Float[np.ndarray | Array, "N p"],
 ) -> IndependentGPs:
     """Posterior of each output given its data (raw units) and noise variance (standardised)."""
-    z, targets = jnp.asarray(scaling.standardised_x(x)), scaling.standardised_y(y).T
+    z, targets = jax.device_put(scaling.standardised_x(x)), scaling.standardised_y(y).T
     p = len(targets)
     # One output after the other: only one N × N covariance lives beside the factors.
     base, residual, alpha, noises = zip(
@@ -145,12 +145,12 @@ def condition(
         kernel,
         scaling,
         z,
-        jnp.asarray(np.stack(residual)),
-        jnp.asarray(np.stack(alpha)),
-        jnp.asarray(np.stack(noises)),
+        jax.device_put(np.stack(residual)),
+        jax.device_put(np.stack(alpha)),
+        jax.device_put(np.stack(noises)),
         base,
-        jnp.asarray(np.zeros((p, z.shape[0], 0))),
-        jnp.asarray(np.zeros((p, 0, 0))),
+        jax.device_put(np.zeros((p, z.shape[0], 0))),
+        jax.device_put(np.zeros((p, 0, 0))),
     )
 
 
@@ -174,15 +174,15 @@ def extend(
     The level maximises the likelihood of the new points given all that is known before them.
     """
     gps._check_factor()
-    z, targets = jnp.asarray(gps.scaling.standardised_x(x)), gps.scaling.standardised_y(y).T
+    z, targets = jax.device_put(gps.scaling.standardised_x(x)), gps.scaling.standardised_y(y).T
     columns = zip(
         *(
             _extend_output(
                 _output(gps.kernel, j),
                 gps.base[j],
-                gps.cross[j],
-                gps.extension[j],
-                gps.residual[j],
+                _entry(gps.cross, j),
+                _entry(gps.extension, j),
+                _entry(gps.residual, j),
                 gps.x,
                 z,
                 targets[j],
@@ -193,15 +193,15 @@ def extend(
         strict=True,
     )
     cross, extension, residual, alpha, noises = (
-        jnp.asarray(np.stack(column)) for column in columns
+        jax.device_put(np.stack(column)) for column in columns
     )
     return IndependentGPs(
         gps.kernel,
         gps.scaling,
-        jnp.asarray(np.concatenate([gps.x, z])),
+        jax.device_put(np.concatenate([gps.x, z])),
         residual,
         alpha,
-        jnp.asarray(np.concatenate([gps.noise, noises], axis=1)),
+        jax.device_put(np.concatenate([gps.noise, noises], axis=1)),
         gps.base,
         cross,
         extension,

@@ -82,7 +82,7 @@ def choose_kernel(
             config=replace(config, kernel=name),
             controls=controls,
         )
-        error = (np.asarray(_mean_at(gps, jnp.asarray(x[edge]))) - y[edge]) / spread
+        error = (np.asarray(_mean_at(gps, x[edge])) - y[edge]) / spread
         errors[name] = by_group(error, None if groups is None else groups[edge])
         if groups is not None:
             inside = _inside_errors(gps, x, y, groups, edge, spread)

@@ -2,9 +2,8 @@
 
 The protocol is the paper's OOD row: offline trajectories from an inner box, one online trajectory
 outside it, and test rollouts of 100 steps from where that one ends. One cell is one system at one
-noise level; see `cases.noise_adder` for what noise means. Cells are independent of each other and
-picklable, and each is written to a file of its own, so that any number of processes may share a
-list of them and a killed run goes on where it was.
+noise level; see `cases.noise_adder` for what noise means. Cells are independent of each other: they
+are the cases of a sweep.
 """
 
 import json
@@ -222,46 +221,22 @@ def _ratios(errors: dict[str, np.ndarray]) -> Iterator[tuple[str, float]]:
             yield f"{first} / {second}", float(errors[first].mean() / errors[second].mean())
 
 
-def complete_cell(
-    cell: Cell, directory: Path, *, fresh: bool = False, progress: Progress = silent
-) -> dict[str, Any]:
-    """The record of a cell from its file, or else from a run that then writes it as a whole."""
-    path = _path(cell, directory)
-    if not fresh and is_finished(cell, directory):
-        return json.loads(path.read_text("utf-8"))
-    record = run_cell(cell, progress=progress)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, record)
-    return record
-
-
-def is_finished(cell: Cell, directory: Path) -> bool:
-    """Whether the folder holds a record of this cell."""
-    return _path(cell, directory).is_file()
-
-
 def summarise(family: str, directory: Path) -> Path:
     """Write DIR/FAMILY.json: all finished cells of a family, without the single errors."""
     records = []
-    for path in sorted(_cells(directory).glob(f"{family}-*.json")):
+    for path in sorted(cells_folder(directory).glob(f"{family}-*.json")):
         record = json.loads(path.read_text("utf-8"))
         del record["errors"]
         records.append(record)
     order = list(CASES)
     records.sort(key=lambda r: (r["cell"]["noise"], order.index(r["cell"]["system"])))
     path = directory / f"{family}.json"
-    _write(path, {"family": family, "cells": records})
+    summary = {"family": family, "cells": records}
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")
     return path
 
 
-def _cells(directory: Path) -> Path:
+def cells_folder(directory: Path) -> Path:
+    """Where the records of cells are kept, as STEM.json each."""
     return directory / "cells"
-
-
-def _path(cell: Cell, directory: Path) -> Path:
-    return _cells(directory) / f"{cell.stem}.json"
-
-
-def _write(path: Path, content: Any) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -1,7 +1,7 @@
 """The paper's hardware experiment on a robot anyone can run: a MuJoCo differential drive."""
 
-import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,11 +16,13 @@ from offmap.data import (
     history_names,
     smooth,
 )
-from offmap.paper.experiment import Result, Stage, distances, fit_variants, predict_trial
-from offmap.paper.protocol import ROWS, Experiment, Row, Trial
+from offmap.paper.experiment import Result
+from offmap.paper.protocol import Experiment, Row, Trial
+from offmap.paper.runs import run_study
+from offmap.paper.study import AbstractStudy, check_trials
 from offmap.systems import Box, System, unicycle
 from offmap.systems.diff_drive import Capture, DiffDrive
-from offmap.types import Progress, silent
+from offmap.types import Gamma, Progress, silent
 
 COLUMNS = tuple(
     f"{dynamics}/{projection}"
@@ -59,9 +61,58 @@ def hardware_config(preset: Preset) -> Config:
     return config
 
 
-def stage_count(trials: int) -> int:
-    """How often `reproduce_ddr` reports progress."""
-    return 1 + 2 * 3 + 2 * len(ROWS) * trials
+@dataclass(frozen=True)
+class DrivenStudy(AbstractStudy):
+    """The paper's hardware protocol on the robot."""
+
+    preset: Preset
+    config: Config
+    trials: int
+    seed: int
+    history: int = 0
+    """Past commands that the dynamics see as further inputs."""
+    robot: DiffDrive = field(default_factory=DiffDrive)
+    experiment: Experiment = DDR
+
+    def __post_init__(self) -> None:
+        check_trials(self.trials, 8)
+
+    @property
+    def title(self) -> str:
+        """The preset."""
+        return self.preset
+
+    @property
+    def label(self) -> str:
+        """Past commands and the seed."""
+        return f"history{self.history}-seed{self.seed}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of the paper's table."""
+        return COLUMNS
+
+    @property
+    def kinds(self) -> tuple[bool | None, ...]:
+        """One data set for all rows."""
+        return (None,)
+
+    def offline(self, kind: bool | None) -> Dataset:
+        """The offline drives."""
+        return _session(self).offline()
+
+    def gammas(self, offline: Dataset) -> dict[str, Gamma | None]:
+        """The textbook's constraint."""
+        return {"ideal": IDEAL.gamma}
+
+    def trial(self, row: Row, index: int) -> Trial:
+        """One drive."""
+        return _session(self).trial(row, index)
+
+
+@lru_cache(maxsize=1)
+def _session(study: DrivenStudy) -> "Session":
+    return Session(study.experiment, study.robot, study.seed, study.history)
 
 
 def reproduce_ddr(
@@ -70,52 +121,14 @@ def reproduce_ddr(
     config: Config | None = None,
     trials: int = 8,
     seed: int = 0,
-    robot: DiffDrive | None = None,
     experiment: Experiment = DDR,
     history: int = 0,
     progress: Progress = silent,
 ) -> Result:
-    """Drive the robot as the paper did, fit, and predict every test; see `Result`.
-
-    `history` gives that many past commands to the dynamics as further inputs.
-    """
-    if trials < 1:
-        raise ValueError(f"An experiment needs at least one trial; got {trials}. Ask for 8.")
-    began = time.perf_counter()
+    """Drive the robot as the paper did, fit, and predict every test; see `Result`."""
     config = config or hardware_config(preset)
-    progress("driving the robot")
-    session = Session(experiment, robot or DiffDrive(), seed, history)
-    offline = session.offline()
-    trials_of = {row.key: [session.trial(row, i) for i in range(trials)] for row in ROWS}
-    predictions: dict[str, list[dict[str, np.ndarray]]] = {
-        row.key: [{} for _ in range(trials)] for row in ROWS
-    }
-    models = {}
-    for name in ("GP", "DGP"):
-        variants = fit_variants(name, offline, {"ideal": IDEAL.gamma}, config, seed, progress)
-        model = variants["approx"]
-        for row in ROWS:
-            for i, trial in enumerate(trials_of[row.key]):
-                progress(f"{row.title}, {name}: trial {i + 1} of {trials}")
-                for projection, states in predict_trial(variants, trial).items():
-                    predictions[row.key][i][f"{name}/{projection}"] = states
-        models[name] = model.mean_only()
-    far = {
-        row: {c: distances(trials_of[row], [p[c] for p in predicted]) for c in COLUMNS}
-        for row, predicted in predictions.items()
-    }
-    stage = Stage(offline, models)
-    return Result(
-        experiment,
-        preset,
-        seed,
-        trials,
-        time.perf_counter() - began,
-        {row: {c: d.sum(axis=-1) for c, d in cells.items()} for row, cells in far.items()},
-        {row: {c: d.mean(axis=(0, 1)) for c, d in cells.items()} for row, cells in far.items()},
-        {False: stage, True: stage},
-        (trials_of["ood00"][0], predictions["ood00"][0]),
-    )
+    study = DrivenStudy(preset, config, trials, seed, history, experiment=experiment)
+    return run_study(study, progress)
 
 
 def noisy(run: Run, noise: float, rng: np.random.Generator, cutoff_hz: float) -> Trajectory:

@@ -1,26 +1,23 @@
-"""Run a protocol: every variant on every row, with the statistics of the paper's tables."""
+"""The variants of a model that the paper compares, and the statistics of its tables."""
 
 import platform
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offmap.config import Config, Preset
-from offmap.constraint import fit_constraint
+from offmap.config import Config
 from offmap.data import Dataset
 from offmap.fitting import fit
 from offmap.model import Model
-from offmap.paper.protocol import ROWS, Experiment, Row, Trial
+from offmap.paper.protocol import Experiment, Trial
 from offmap.rollout import state_errors
 from offmap.structure import constrain
-from offmap.types import Gamma, Progress, silent
+from offmap.types import Gamma, Progress
 
 COLUMNS = (
     "GP/none",
@@ -38,8 +35,6 @@ COLUMNS = (
 
 offline: as approx, without the online data, which should never be better off.
 """
-
-_FIT_STAGES = 7  # pseudometric, dynamics and constraint of GP and DGP; the ideal constraint
 
 
 @dataclass(frozen=True)
@@ -60,6 +55,7 @@ class Result:
     seed: int
     trials: int
     seconds: float
+    """Of all cases together, whoever ran them."""
     errors: dict[str, dict[str, np.ndarray]]
     """Row key, then column, to (trials, tests) cumulative errors."""
     growth: dict[str, dict[str, np.ndarray]]
@@ -87,119 +83,6 @@ class Result:
                 ("ood" if ood else "id"): _found(stage) for ood, stage in self.stages.items()
             },
         }
-
-
-def stage_count(trials: int, experiment: Experiment) -> int:
-    """How often `reproduce` reports progress."""
-    return _FIT_STAGES * len(_offline_kinds(experiment)) + 2 * len(ROWS) * trials
-
-
-def reproduce(
-    experiment: Experiment,
-    preset: Preset = "paper",
-    *,
-    config: Config | None = None,
-    trials: int = 10,
-    seed: int = 0,
-    declare_angles: bool = True,
-    progress: Progress = silent,
-) -> Result:
-    """Run the protocol: fit on offline data, fold in each online trajectory, roll out its tests.
-
-    `declare_angles=False` does not tell which states are angles; the paper's preset never asks.
-    """
-    if trials < 1:
-        raise ValueError(f"An experiment needs at least one trial; got {trials}. Ask for 10.")
-    began = time.perf_counter()
-    config = config or Config.preset(preset)
-    offline_key, trial_key = jax.random.split(jax.random.key(seed))
-    stages = {}
-    predictions: dict[str, list[dict[str, np.ndarray]]] = {row.key: [] for row in ROWS}
-    trials_of = {
-        row.key: [experiment.trial(jax.random.fold_in(trial_key, i), row) for i in range(trials)]
-        for row in ROWS
-    }
-    for kind in _offline_kinds(experiment):
-        rows = [row for row in ROWS if kind is None or row.out_of_distribution == kind]
-        stage, predicted = _run_stage(
-            experiment,
-            experiment.offline(
-                offline_key,
-                out_of_distribution=bool(kind),
-                angles=experiment.system.angles if declare_angles else (),
-            ),
-            "OOD" if kind else "ID",
-            rows,
-            trials_of,
-            config,
-            seed,
-            progress,
-        )
-        predictions.update(predicted)
-        stages.update({ood: stage for ood in (False, True) if kind in (None, ood)})
-    apart = {
-        row: {
-            column: distances(trials_of[row], [p[column] for p in predicted]) for column in COLUMNS
-        }
-        for row, predicted in predictions.items()
-    }
-    return Result(
-        experiment,
-        preset if declare_angles else f"{preset}-undeclared",
-        seed,
-        trials,
-        time.perf_counter() - began,
-        {row: {c: d.sum(axis=-1) for c, d in cells.items()} for row, cells in apart.items()},
-        {row: {c: d.mean(axis=(0, 1)) for c, d in cells.items()} for row, cells in apart.items()},
-        stages,
-        (trials_of["ood00"][0], predictions["ood00"][0]),
-    )
-
-
-def _offline_kinds(experiment: Experiment) -> tuple[bool | None, ...]:
-    """Which offline data sets there are: ID and OOD, or None where all rows share one."""
-    return (None,) if experiment.id_box == experiment.ood_offline_box else (False, True)
-
-
-def _run_stage(
-    experiment: Experiment,
-    offline: Dataset,
-    where: str,
-    rows: list[Row],
-    trials: dict[str, list[Trial]],
-    config: Config,
-    seed: int,
-    progress: Progress,
-) -> tuple[Stage, dict[str, list[dict[str, np.ndarray]]]]:
-    """Fit to one offline data set and predict every test of the rows that use it.
-
-    Only one model's factorised covariance is held at a time: the quadrotor's takes 5 GB.
-    """
-    progress(f"{where} offline data: constraint from the true dynamics")
-    ideal = fit_constraint(
-        experiment.system.f,
-        offline.samples(),
-        0,
-        offline.state_names,
-        key=jax.random.key(seed),
-        config=config.constraint,
-    )
-    models: dict[str, Model] = {}
-    predictions: dict[str, list[dict[str, np.ndarray]]] = {
-        row.key: [{} for _ in trials[row.key]] for row in rows
-    }
-    gammas = {"ideal": ideal.gamma, "true": experiment.system.gamma}
-    for name in ("GP", "DGP"):
-        variants = fit_variants(
-            name, offline, gammas, config, seed, lambda stage: progress(f"{where} {stage}")
-        )
-        for row in rows:
-            for i, trial in enumerate(trials[row.key]):
-                progress(f"{row.title}, {name}: trial {i + 1} of {len(trials[row.key])}")
-                for projection, states in predict_trial(variants, trial).items():
-                    predictions[row.key][i][f"{name}/{projection}"] = states
-        models[name] = variants["approx"].mean_only()
-    return Stage(offline, models), predictions
 
 
 def fit_variants(

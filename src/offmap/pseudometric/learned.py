@@ -1,6 +1,7 @@
 """The learned pseudometric, and what it says about the inputs: keep, drop or rotate."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -92,10 +93,12 @@ def retained_inputs(
         owner = np.array(features.owner)
         inputs = np.unique(owner[keep])
         names = tuple(features.raw_names[i] for i in inputs)
-        return Reduction(jnp.eye(len(owner))[np.isin(owner, inputs)], names, features)
+        return Reduction(
+            jax.device_put(np.eye(len(owner))[np.isin(owner, inputs)]), names, features
+        )
     if metric.diagonal:
         names = tuple(name for name, kept in zip(metric.names, keep, strict=True) if kept)
-        return Reduction(jnp.eye(len(keep))[keep], names)
+        return Reduction(jax.device_put(np.eye(len(keep))[keep]), names)
     # Rotate standardised data into the eigenbasis of P, drop light directions (paper IV-A-3).
     _, basis = np.linalg.eigh(np.asarray(metric.P))
     directions = basis[:, ::-1].T[keep]
