@@ -53,7 +53,7 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
     scores = root_mean(edge)
     rolled = _rolled_out(candidates, model, primary) if max(scores.values()) > _FLOOR else {}
     rollouts = root_mean(rolled)
-    best = _most_structure(edge, rolled)
+    best = _most_structure(edge, rolled, none_first=_is_learned(model, gamma))
     choices = replace(model.choices, structure=scores, rollouts=rollouts, used=best)
     model = replace(model, choices=choices)
     if best != "tangent":
@@ -82,14 +82,27 @@ def _rolled_out(
     return {name: error for name, error in errors.items() if error is not None}
 
 
-def _most_structure(*judges: dict[str, np.ndarray]) -> str:
+def _is_learned(model: Model, gamma: Gamma) -> bool:
+    """Whether Γ was read off f̂ without an equation to show for it.
+
+    Fewer controls than states and dynamics that are affine in them always leave such a Γ, whether
+    the robot obeys anything or not: it must prove of use, where an equation need only do no harm.
+    """
+    found = model.constraint_fit
+    return found is not None and found.gamma is gamma and found.equations is None
+
+
+def _most_structure(*judges: dict[str, np.ndarray], none_first: bool = False) -> str:
     """The last candidate, each having more structure than the one before, that is no worse.
 
     A candidate must be level with the best before every judge. Where none is, the one that is
-    least behind before the judge that likes it least is taken.
+    least behind before the judge that likes it least is taken. `none_first` takes no structure at
+    all if that is level.
     """
     judges = tuple(judge for judge in judges if judge)
     level = set.intersection(*(set(level_with_best(judge, _FLOOR)) for judge in judges))
+    if none_first and "none" in level:
+        return "none"
     if level:
         return [name for name in judges[0] if name in level][-1]
     scores = [{n: max(e, _FLOOR) for n, e in root_mean(judge).items()} for judge in judges]

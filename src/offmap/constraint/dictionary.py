@@ -51,6 +51,7 @@ def discover(
     tolerance: float = 3.0,
     significance: float = 1e-6,
     effect: float = 0.0,
+    matters: float = 0.0,
 ) -> list[DictionaryRow]:
     """Short equations that every sample obeys, simplest first, none implied by the others.
 
@@ -70,6 +71,8 @@ def discover(
         tolerance: largest residual, in units of the expected one.
         significance: p-value below which the residual is said to depend on u.
         effect: share of the residual's variance that u must explain as well, to be said so.
+        matters: what it must explain as a share of the motions that cancel out, to be said so: no
+            robot obeys a law exactly.
     """
     held, groups = _held_out(features, groups)
     search = search_problem(library.terms(), features, xdot, noise, held)
@@ -89,7 +92,7 @@ def discover(
         if not different(candidate):
             continue
         row = _row(search, candidate)
-        if _depends_on_control(search, candidate, row, features, u, significance, effect):
+        if _depends_on_control(search, candidate, row, features, u, significance, effect, matters):
             continue
         accepted.append(candidate)
         if len(accepted) == xdot.shape[1]:
@@ -180,6 +183,7 @@ def _depends_on_control(
     u: np.ndarray,
     significance: float,
     effect: float,
+    matters: float,
 ) -> bool:
     """F-test: do products of G(x) with u and u uᵀ explain the residual beyond functions of x?"""
     residual = search.values[:, candidate.support] @ candidate.weights
@@ -205,7 +209,10 @@ def _depends_on_control(
     left = max(float(residual @ residual - explained @ explained), 1e-300)
     # As many regressors explain as large a share by chance, which does not count (adjusted R²).
     by_chance = (left / freedom) / (residual @ residual / (freedom + tested.shape[1]))
-    if 1 - by_chance < effect:
+    whole = search.apart[np.ix_(candidate.support, candidate.support)]
+    entries = float(candidate.weights @ whole @ candidate.weights)
+    moved = (1 - by_chance) * np.mean(residual**2)
+    if 1 - by_chance < effect or moved < matters**2 * entries:
         return False
     statistic = (explained @ explained / tested.shape[1]) / (left / freedom)
     return bool(f_distribution.sf(statistic, tested.shape[1], freedom) < significance)

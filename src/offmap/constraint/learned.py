@@ -38,6 +38,10 @@ _EFFECT = 0.5
 """Share of a residual that controls must explain to be said to matter, where errors are alike in
 neighbouring samples: they go with controls that are smooth in time, whatever the F-test says."""
 
+_MATTERS = 0.1
+"""On recordings, a law that controls bend by less than this share of the motions in it is one yet:
+whether to predict by it is decided on held-out data."""
+
 
 @dataclass(frozen=True)
 class ConstraintConfig:
@@ -230,6 +234,7 @@ def fit_dictionary(
                 level,
                 groups=samples.trajectory[own] if correlated else None,
                 effect=effect,
+                matters=_MATTERS if correlated else 0.0,
             )
     if not rows:
         return ConstraintFit(None, space, space.basis, [], (), ())

@@ -236,16 +236,33 @@ def grown(search: Search, candidate: Candidate, known: list[Candidate]) -> Candi
     for _ in range(_LONGEST):
         if candidate.ratio <= _EXACT or len(candidate.support) == _LONGEST:
             break
-        more = np.setdiff1d(active, candidate.support)
-        longer = np.concatenate([np.tile(candidate.support, (len(more), 1)), more[:, None]], axis=1)
-        certain = float(t_distribution.isf(_CHANCE / len(more), len(search.held) - 1))
-        better, errors = _clearly_better(search, longer, candidate.support[None], certain)
-        if not better.any():
+        longer = _longer(search, candidate, active)
+        if longer is None:
             break
-        plain = better & ~_mixed(search, longer)
-        support = longer[np.argmin(np.where(plain if plain.any() else better, errors, np.inf))]
-        candidate = _pruned(search, candidate, support)
+        candidate = _pruned(search, candidate, longer)
     return candidate
+
+
+def _longer(
+    search: Search, candidate: Candidate, active: Int[np.ndarray, " a"]
+) -> Int[np.ndarray, " s"] | None:
+    """The best support of one term more, if it is clearly better.
+
+    Terms that leave the law the same at every state, seen from the same frame, are tried first:
+    they are few, so that less speaks for chance. Others must be surer still.
+    """
+    more = np.setdiff1d(active, candidate.support)
+    longer = np.concatenate([np.tile(candidate.support, (len(more), 1)), more[:, None]], axis=1)
+    same = (search.frames[more].max(axis=1) > 1) | ~np.any(search.terms[more][:, 1:], axis=(1, 2))
+    same &= ~_mixed(search, longer)
+    for pool, chance in ((longer[same], _CHANCE), (longer[~same], _CHANCE / 10)):
+        if not len(pool):
+            continue
+        certain = float(t_distribution.isf(chance / len(pool), len(search.held) - 1))
+        better, errors = _clearly_better(search, pool, candidate.support[None], certain)
+        if better.any():
+            return pool[np.argmin(np.where(better, errors, np.inf))]
+    return None
 
 
 def _pruned(search: Search, candidate: Candidate, support: Int[np.ndarray, " s"]) -> Candidate:
