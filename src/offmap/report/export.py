@@ -1,6 +1,7 @@
 """The predictor as plain data, so that a page can evaluate it without Python."""
 
 import base64
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ def _dynamics(dynamics: Dynamics) -> dict[str, Any]:
             "basis": _array(frame.basis),
             "periodic": list(frame.periodic),
             "steps": frame.steps,
+            "turning": None if frame.turning is None else asdict(frame.turning),
         },
     }
 

@@ -207,7 +207,7 @@ const offmapPredictor = (() => {
         const d = v - origin[i];
         return spec.periodic.includes(i) ? Math.atan2(Math.sin(d), Math.cos(d)) : d;
       });
-      let columns = start;
+      let columns = spec.turning ? turned(start, spec.turning, away) : start;
       for (let step = 1; step <= spec.steps; step++) {
         const share = step / spec.steps;
         const there = origin.map((v, i) => v + share * away[i]);
@@ -215,6 +215,18 @@ const offmapPredictor = (() => {
       }
       return [columns, project(new Float64Array(x.length), constraint(x))];
     };
+  }
+
+  /** Columns whose two components turn with an angle of the state. */
+  function turned(columns, turning, away) {
+    const sine = Math.sin(away[turning.angle]), cosine = Math.cos(away[turning.angle]);
+    return columns.map((column) => {
+      const copy = Float64Array.from(column);
+      const a = column[turning.first], b = column[turning.second];
+      copy[turning.first] = cosine * a - sine * b;
+      copy[turning.second] = sine * a + cosine * b;
+      return copy;
+    });
   }
 
   /** Newton–Schulz: columns M (1.5 I − 0.5 MᵀM), repeated. */
