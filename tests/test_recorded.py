@@ -40,6 +40,7 @@ def states_that_are_velocities(texts):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found", [("joints_of_an_arm", "schunk_arm")], indirect=True)
 def test_joint_velocities_of_an_arm_are_found(found):
     assert states_that_are_velocities(equations(found)) == {f"q{i}": f"w{i}" for i in range(1, 7)}

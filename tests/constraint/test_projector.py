@@ -59,6 +59,7 @@ def test_its_rows_can_be_projected_onto_and_differentiated(learned):
     assert bool(jnp.all(jnp.isfinite(slope)))
 
 
+@pytest.mark.slow
 def test_two_constraints_in_units_of_their_own():
     system, units = rolling_disk(), np.array([0.5, 0.5, 0.3, 2.0, 1.0])
     space = space_of(system, 1.0)

@@ -69,7 +69,10 @@ def test_a_product_of_kernels_is_exported(model):
 
 @pytest.mark.parametrize(
     ("system", "kernel", "framed"),
-    [(QUADROTOR, "bilinear", True), (UNICYCLE, "rbf+linear", False)],
+    [
+        pytest.param(QUADROTOR, "bilinear", True, marks=pytest.mark.slow),
+        (UNICYCLE, "rbf+linear", False),
+    ],
     ids=lambda v: getattr(v, "name", str(v)),
 )
 def test_standard_deviations_agree_in_values_and_jacobians(system, kernel, framed):

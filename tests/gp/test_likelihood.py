@@ -152,7 +152,7 @@ def test_the_inverse_by_blocks_is_the_inverse(monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", 5)
     monkeypatch.setattr(module, "_WORTH", 10)
     rng = np.random.default_rng(0)
-    for size in (8, 9, 27):
+    for size in (8, 13):
         root = rng.normal(size=(size, size))
         K = root @ root.T + size * np.eye(size)
         inverse = module.inverse_from_factor(jnp.linalg.cholesky(jnp.asarray(K)))

@@ -77,6 +77,7 @@ def swept(tmp_path_factory):
     return folder, records
 
 
+@pytest.mark.slow
 def test_a_pool_gives_identical_errors(run, swept):
     result, _ = run
     folder, records = swept
