@@ -51,6 +51,7 @@ def test_a_full_turn_is_learned_whatever_rows_were_given(learned):
     assert learned.c == 1 and learned.retained == (("theta",),)
 
 
+@pytest.mark.slow
 def test_its_rows_can_be_projected_onto_and_differentiated(learned):
     x, xdot = jnp.array([1.0, 2.0, 0.7]), jnp.array([1.0, 0.0, 0.3])
     projected = project(xdot, learned.gamma(x))
