@@ -25,7 +25,7 @@ UNICYCLE, QUADROTOR = unicycle(), planar_quadrotor()
 CASES = [
     (UNICYCLE, "affine", "rbf", False),
     (UNICYCLE, "linear", "cosine", True),
-    (QUADROTOR, "rbf+linear", "dictionary", False),
+    pytest.param(QUADROTOR, "rbf+linear", "dictionary", False, marks=pytest.mark.slow),
     (QUADROTOR, "affine", "dictionary", True),
 ]
 
