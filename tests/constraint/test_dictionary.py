@@ -178,3 +178,30 @@ def test_a_constraint_with_something_small_added_is_not_a_second_one():
     assert [equation_of(row, library).text for row in rows] == [
         "sin(theta)·px' − cos(theta)·py' = 0"
     ]
+
+
+@pytest.mark.parametrize("drives", [1, 2])
+def test_too_few_drives_to_tell_chance_leave_equations_as_they_are(drives):
+    library, features, xdot, u = off_axle(200, 0.02, 0)
+    groups = np.arange(200) % drives
+    (row,) = discover(library, features, xdot, u, np.full(3, 0.05), groups=groups)
+    assert np.all(np.isfinite(row.weights)) and np.all(np.isfinite(row.standard_errors))
+
+
+def test_a_law_that_a_control_bends_a_little_is_one_where_asked():
+    # Sideways speed is a twentieth of ω v: far above the noise, far below the motion.
+    rng = np.random.default_rng(0)
+    theta, (omega, v) = rng.uniform(-3, 3, 500), rng.uniform(-1, 1, (2, 500))
+    side = 0.05 * omega * v
+    xdot = np.stack(
+        [v * np.cos(theta) - side * np.sin(theta), v * np.sin(theta) + side * np.cos(theta), omega],
+        axis=1,
+    )
+    library = Library(("px", "py", "theta"), (2,), (2,))
+    x = np.stack([rng.normal(size=500), rng.normal(size=500), theta], axis=1)
+    features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
+    u = np.stack([omega, v], axis=1)
+    noise = np.full(3, 0.01)
+    assert discover(library, features, xdot, u, noise) == []
+    (row,) = discover(library, features, xdot, u, noise, matters=0.1)
+    assert equation_of(row, library).text == "sin(theta)·px' − cos(theta)·py' = 0"

@@ -110,6 +110,8 @@ def _held_out(
     if groups is None:
         return edges(features), np.arange(len(features))
     groups = np.unique(groups, return_inverse=True)[1]
+    if groups.max() == 0:  # there is nothing to hold one trajectory against
+        return np.zeros((0, len(groups)), dtype=bool), groups
     return groups % _FOLDS == np.arange(min(_FOLDS, groups.max() + 1))[:, None], groups
 
 

@@ -1,6 +1,7 @@
 """Best-subset search: which few terms of a library add up to nothing but noise."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -15,9 +16,10 @@ _ROUND_OFF = 1e-14
 _ALIKE = 1.15  # residuals of the same kind of sum up to this multiple of the best are alike
 _PAIR = 2  # products in a turned term
 _AS_GOOD = 2.0  # an equation with a residual up to this multiple of the best one's is as good
+_EXACT = 0.3  # and so are all with a residual below this share of the noise expected
 _TELLING = 0.7  # a sum says something if it is below this share of its entries, noise included
 _CLEAR = 1 / 3  # a product with more noise than this share of its size obeys anything
-_EXACT = 0.3  # and so are all with a residual below this share of the noise expected
+_PARTS = 3  # held-out parts, at least, that can tell what is clear from what is chance
 _LONGEST = 6  # terms of an equation that was found short and grew
 _GAIN = 0.95  # a further term must leave at most this share of the held-out residual
 _CHANCE = 0.01  # and have no more than this chance of it where none of all those tried is of use
@@ -45,7 +47,7 @@ class Search:
     apart: Float[np.ndarray, "t t"]
     """wᵀ apart w is the mean square of w if its entries G_j ẋ_j and g have nothing in common."""
 
-    @property
+    @cached_property
     def active(self) -> Int[np.ndarray, " a"]:
         """Terms that are not mostly noise; of a turned pair, the entries: it may be noise."""
         present = np.mean(self.values**2, axis=0) > 0
@@ -53,18 +55,18 @@ class Search:
         most = np.where(pair, _TELLING, _CLEAR) ** 2 * np.diag(self.apart)
         return np.flatnonzero(present & (np.diag(self.noise) < most))
 
-    @property
+    @cached_property
     def moving(self) -> np.ndarray:
         """Which terms have a velocity."""
         return np.any(self.terms[:, :, :-1] != 0, axis=(1, 2))
 
-    @property
+    @cached_property
     def degree(self) -> Int[np.ndarray, " t"]:
         """How complicated a term is: it may have a function of the state, a velocity or both."""
         function = np.any(self.terms[:, 1:] != 0, axis=(1, 2))
         return function.astype(int) + self.moving.astype(int)
 
-    @property
+    @cached_property
     def frames(self) -> Int[np.ndarray, "t n"]:
         """From which frame a term sees each component of ẋ: 0 it does not, 1 the world, 2 … others.
 
@@ -115,12 +117,16 @@ def search_problem(
     def products(chosen: np.ndarray) -> np.ndarray:
         return chosen.T @ chosen / len(chosen)
 
+    def products_of(parts: np.ndarray) -> np.ndarray:
+        each = [products(values[part]) for part in parts]
+        return np.array(each).reshape(-1, len(terms), len(terms))
+
     return Search(
         values,
         size,
         products(values),
-        np.stack([products(values[part]) for part in held]),
-        np.stack([products(values[~part]) for part in held]),
+        products_of(held),
+        products_of(~held),
         shared / np.outer(size, size),
         terms,
         apart / np.outer(size, size),
@@ -231,8 +237,10 @@ def grown(search: Search, candidate: Candidate, known: list[Candidate]) -> Candi
 
     A robot nearly obeys its textbook; what it does instead takes a few more terms than a search
     over all sums can try. A term that is of no more use beside a new one is dropped. What is a
-    constraint by itself is no term of another.
+    constraint by itself is no term of another. Data of too few parts leave it as it is.
     """
+    if len(search.held) < _PARTS:
+        return candidate
     active = search.active
     taken = [one.support[0] for one in known if len(one.support) == 1]
     active = np.setdiff1d(active, np.array(taken, dtype=int))
