@@ -11,7 +11,17 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from tasks import FIGURES, SMALL, eight, figure_eight, learn, mppi, plain_gp, quadrotor_logs
+from tasks import (
+    FIGURES,
+    SMALL,
+    draw_paths,
+    eight,
+    figure_eight,
+    learn,
+    mppi,
+    plain_gp,
+    quadrotor_logs,
+)
 
 data = quadrotor_logs()
 model = learn(data)
@@ -31,9 +41,7 @@ for name, run in runs.items():
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 path, _ = eight(np.linspace(0, 6, 200))
 ax.plot(*path.T, color="k", lw=0.8, ls=":", label="wanted")
-styles = ({"color": "0.75", "lw": 6}, {"color": "C0"}, {"color": "C3", "ls": "--"})
-for (name, run), style in zip(runs.items(), styles, strict=True):
-    ax.plot(*run.states[:, :2].T, label=f"{name}: cost {run.cost:.0f}", **style)
+draw_paths(ax, runs)
 reach = np.abs(path - 5).max(axis=0) * 1.5
 ax.set(xlim=(5 - reach[0], 5 + reach[0]), ylim=(5 - 2 * reach[1], 5 + 2 * reach[1]))
 ax.set(xlabel="px [m]", ylabel="pz [m]", title="A figure eight 5 m from all data")

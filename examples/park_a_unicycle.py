@@ -11,7 +11,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from tasks import FIGURES, SMALL, learn, mppi, parking, plain_gp, unicycle_logs
+from tasks import FIGURES, SMALL, draw_paths, learn, mppi, parking, plain_gp, unicycle_logs
 
 data = unicycle_logs()
 model = learn(data)
@@ -32,10 +32,7 @@ for name, run in runs.items():
 
 # %%
 figure, ax = plt.subplots(figsize=(6.5, 3.6), layout="constrained")
-styles = ({"color": "0.75", "lw": 6}, {"color": "C0"}, {"color": "C3", "ls": "--"})
-for (name, run), style in zip(runs.items(), styles, strict=True):
-    label = f"{name}: cost {run.cost:.0f}"
-    ax.plot(run.states[:, 0], run.states[:, 1], label=label, solid_capstyle="round", **style)
+draw_paths(ax, runs)
 start, goal = np.array(task.start), task.targets[0]
 ax.annotate(
     "",

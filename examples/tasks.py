@@ -193,3 +193,11 @@ def mppi(task: Task, f: Any, seed: int = 0) -> Run:
         return u
 
     return drive(task, act)
+
+
+def draw_paths(ax: Any, runs: dict[str, Run]) -> None:
+    """The way of each run in the plane, the truth below the others."""
+    styles = ({"color": "0.75", "lw": 6}, {"color": "C0"}, {"color": "C3", "ls": "--"})
+    for (name, run), style in zip(runs.items(), styles, strict=True):
+        label = f"{name}: cost {run.cost:.0f}"
+        ax.plot(*run.states[:, :2].T, label=label, solid_capstyle="round", **style)

@@ -159,6 +159,13 @@ def test_more_structure_wins_only_where_it_is_no_worse():
     assert _most_structure(even(none=1e-12, projected=1e-9, tangent=1e-5)) == "tangent"
 
 
+def test_a_constraint_without_an_equation_must_prove_of_use():
+    level = even(none=0.1, projected=0.1, tangent=0.1)
+    assert _most_structure(level, none_first=True) == "none"
+    better = even(none=0.2, projected=0.1, tangent=0.1)
+    assert _most_structure(better, none_first=True) == "tangent"
+
+
 def test_edge_error_sees_a_false_constraint(model):
     samples = model.dataset.samples()
     false = model.with_constraint(lambda x: jnp.array([[1.0, 0.0, 0.0, 0.0]]))

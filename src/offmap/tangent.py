@@ -80,9 +80,10 @@ class Pattern:
 class TangentFrame(eqx.Module):
     """ẋ = b(x) + T(x) a: b is the admissible velocity nearest 0, T an orthonormal tangent basis.
 
-    A basis chosen at each state by itself would jump. Here the basis at a fixed origin is carried
-    along the straight line to x, each step turning it as little as the constraint asks. For a
-    unicycle this gives a = (forward speed, turn rate) at every heading, whatever was told.
+    A basis chosen at each state by itself would jump. Here the basis at a fixed origin turns with
+    an angle where the constraint does, and else is carried along the straight line to x, each step
+    turning it as little as the constraint asks. For a unicycle this gives a = (forward speed, turn
+    rate) at every heading, whatever was told.
     """
 
     gamma: Gamma
