@@ -31,6 +31,8 @@ from offmap.summary import Choices
 from offmap.threads import one_blas_thread
 from offmap.types import Gamma, Progress, silent
 
+_FEW_STATES = 8  # with more, a learned Γ̂ has too many entries to learn beside equations
+
 
 @one_blas_thread
 def fit(
@@ -103,14 +105,16 @@ def fit(
 
 
 def _discover(model: Model) -> Model:
-    """Learn the constraint: short equations where they explain it all, else a learned Γ̂(x)."""
+    """Learn the constraint: short equations where they explain it all, else a learned Γ̂(x).
+
+    Equations for a part of it stay where the learned Γ̂ is of no use, or has too many entries.
+    """
     dataset, config, key = model.dataset, model.config, stage_keys(model.seed).constraint
     samples, primary = dataset.samples(), dataset.sources.index(model.primary)
     space = find_normal_space(model.world, samples, primary, key=key, config=config.constraint)
-    found: ConstraintFit | None = None
-    name, errors = "dictionary", dict[str, float]()
+    equations: ConstraintFit | None = None
     if "dictionary" in config.representations:
-        found = fit_dictionary(
+        equations = fit_dictionary(
             space,
             samples,
             primary,
@@ -120,12 +124,17 @@ def _discover(model: Model) -> Model:
             config=config.constraint,
             correlated=by_trajectory(config),
         )
-    if found is None or found.c < space.c:
-        units = np.append(np.where(samples.xdot.std(axis=0) > 0, samples.xdot.std(axis=0), 1.0), 1)
-        found, name, errors = choose_representation(space, units, _learners(model, units))
+        model = replace(model, choices=replace(model.choices, representation="dictionary"))
+        if equations.c >= space.c or (equations.c and dataset.n > _FEW_STATES):
+            return constrain(replace(model, constraint_fit=equations), equations.gamma)
+    units = np.append(np.where(samples.xdot.std(axis=0) > 0, samples.xdot.std(axis=0), 1.0), 1)
+    found, name, errors = choose_representation(space, units, _learners(model, units))
     choices = replace(model.choices, representation=name, representations=errors)
-    model = replace(model, choices=choices)
-    return constrain(replace(model, constraint_fit=found), found.gamma)
+    learned = replace(model, choices=choices, constraint_fit=found)
+    learned = constrain(learned, found.gamma)
+    if equations is None or not equations.c or learned.predictor.gamma is not None:
+        return learned
+    return constrain(replace(model, constraint_fit=equations), equations.gamma)
 
 
 def _with_angles(

@@ -22,6 +22,7 @@ from offmap.threads import one_blas_thread
 from offmap.types import Gamma
 
 _SOFT_POINTS = 3000  # beyond, a variance for every prediction costs too much
+_FAR = 1.25  # times the error of the best: any projection takes some noise away
 _FLOOR = 1e-4  # held-out errors below this share of the spread of x' count as equal
 
 
@@ -97,15 +98,15 @@ def _most_structure(*judges: dict[str, np.ndarray], none_first: bool = False) ->
 
     A candidate must be level with the best before every judge. Where none is, the one that is
     least behind before the judge that likes it least is taken. `none_first` takes no structure at
-    all if that is level.
+    all unless a judge puts that far behind.
     """
     judges = tuple(judge for judge in judges if judge)
     level = set.intersection(*(set(level_with_best(judge, _FLOOR)) for judge in judges))
-    if none_first and "none" in level:
+    scores = [{n: max(e, _FLOOR) for n, e in root_mean(judge).items()} for judge in judges]
+    if none_first and all(judge["none"] <= _FAR * min(judge.values()) for judge in scores):
         return "none"
     if level:
         return [name for name in judges[0] if name in level][-1]
-    scores = [{n: max(e, _FLOOR) for n, e in root_mean(judge).items()} for judge in judges]
     regret = {
         name: max(judge[name] / min(judge.values()) for judge in scores) for name in scores[0]
     }

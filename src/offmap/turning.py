@@ -43,7 +43,8 @@ def find_turning(
     coordinates of what it can do. A basis that is tangent everywhere without a turn needs none.
     """
     G = np.asarray(jax.vmap(gamma)(jnp.asarray(x)))[:, :, :-1]
-    G = G / np.linalg.norm(G, axis=2, keepdims=True)
+    length = np.linalg.norm(G, axis=2, keepdims=True)
+    G = G / np.where(length > 0, length, 1.0)  # what vanishes at a state forbids nothing there
     start = np.asarray(basis)
 
     def left_over(T: Float[np.ndarray, "N n r"]) -> float:

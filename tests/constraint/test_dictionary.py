@@ -205,3 +205,49 @@ def test_a_law_that_a_control_bends_a_little_is_one_where_asked():
     assert discover(library, features, xdot, u, noise) == []
     (row,) = discover(library, features, xdot, u, noise, matters=0.1)
     assert equation_of(row, library).text == "sin(theta)·px' − cos(theta)·py' = 0"
+
+
+def test_a_rate_has_no_weight_to_get_wrong_and_one_that_is_off_keeps_it():
+    rng = np.random.default_rng(0)
+    v, a = rng.uniform(-1, 1, (2, 400))
+    library = Library(("p", "v"), (), ())
+    x = np.stack([rng.uniform(-1, 1, 400), v], axis=1)
+    features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
+
+    def law(weight):
+        xdot = np.stack([weight * v, a], axis=1) + 0.01 * rng.normal(size=(400, 2))
+        (row,) = discover(library, features, xdot, a[:, None], np.full(2, 0.01))
+        return equation_of(row, library).text
+
+    assert law(1.0) == "p' − v = 0"
+    assert law(0.99).startswith("p' − 0.9")
+
+
+def test_side_slip_is_seen_in_much_noise():
+    rows, _ = found(slipping_unicycle(), noise=0.05, count=500)
+    assert rows == []
+
+
+def near_hover(play):
+    """Planar flight with 5 % noise, tilted a little, at a thrust that has so much play."""
+    rng = np.random.default_rng(0)
+    phi = rng.uniform(-0.3, 0.3, 1500)
+    thrust, torque = 9.81 + rng.uniform(-play, play, 1500), rng.uniform(-1, 1, 1500)
+    vx, vz, omega = rng.uniform(-2, 2, (3, 1500))
+    rest = [omega, -thrust * np.sin(phi), thrust * np.cos(phi) - 9.81, torque]
+    xdot = np.stack([vx, vz, *rest], axis=1)
+    noise = 0.05 * xdot.std(axis=0)
+    xdot = xdot + noise * rng.normal(size=xdot.shape)
+    names = ("px", "pz", "phi", "vx", "vz", "omega")
+    library = Library(names, (2,), (2,))
+    x = np.stack([*rng.uniform(-5, 5, (2, 1500)), phi, vx, vz, omega], axis=1)
+    features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
+    u = np.stack([thrust, torque], axis=1)
+    return {equation_of(row, library).text for row in discover(library, features, xdot, u, noise)}
+
+
+def test_of_two_laws_that_data_cannot_tell_apart_none_is_believed():
+    rates = {"px' − vx = 0", "pz' − vz = 0", "phi' − omega = 0"}
+    assert near_hover(0.05) == rates
+    (law,) = near_hover(0.2) - rates  # enough to see that vx' + g sin(phi) depends on it
+    assert "sin(phi)·vz'" in law and "cos(phi)·vx'" in law

@@ -14,7 +14,7 @@ from offmap.constraint import (
     normal_space,
 )
 from offmap.constraint.angle import largest_angle
-from offmap.constraint.projector import ProjectorConstraint, projectors
+from offmap.constraint.projector import ProjectorConstraint, _within_reach, projectors
 from offmap.gp import GPConfig
 from offmap.projection import project
 from offmap.systems import Box, rolling_disk, unicycle
@@ -107,3 +107,18 @@ def test_projectors_do_not_depend_on_the_rows_chosen():
     other = NormalSpace(space.x, space.basis[:, ::-1] * 3.0, space.singular_values)
     units = np.array([1.0, 2.0, 3.0, 4.0, 1.0])
     np.testing.assert_allclose(projectors(space, units), projectors(other, units), atol=1e-10)
+
+
+def test_far_from_the_data_it_is_a_projector_still():
+    """Entries that a linear kernel extrapolates made the iteration overflow."""
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    eigenvalues = np.array([-30.0, -0.2, 0.1, 0.9, 1.4, 1e4])
+    N = basis @ np.diag(eigenvalues) @ basis.T
+    near = np.asarray(_within_reach(jnp.asarray(N)))
+    found = np.linalg.eigvalsh(near)
+    assert np.all(np.abs(found - 0.5) <= 0.7)
+    assert np.allclose(near @ N, N @ near, atol=1e-6)
+    assert np.sum(found > 0.5) == 3
+    projector = basis[:, :2] @ basis[:, :2].T
+    assert np.allclose(_within_reach(jnp.asarray(projector)), projector, atol=1e-15)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from offmap.gp import GPConfig, choose_kernel
-from offmap.gp.selection import edge_errors, edge_points
+from offmap.gp.selection import _level, edge_errors, edge_points
 
 CANDIDATES = ("linear", "cosine", "rbf")
 CONFIG = GPConfig(centre=False)
@@ -144,3 +144,14 @@ def test_holding_out_groups_sees_through_noise_that_neighbours_share():
         candidates, y, both, key=jax.random.key(0), config=config, groups=groups
     )
     assert alone < 1.05 * told
+
+
+def test_going_back_to_the_mean_must_be_clearly_better():
+    rng = np.random.default_rng(0)
+    base = rng.uniform(0.5, 1.5, 80)
+    level = {"linear": base * 1.04**2, "bilinear": base * 1.03**2, "rbf": base}
+    assert _level(level) == ("linear", "bilinear")
+    assert _level({**level, "linear": base * 1.5}) == ("bilinear",)
+    assert _level({name: e * (1.0 if name == "rbf" else 2.0) for name, e in level.items()}) == (
+        "rbf",
+    )

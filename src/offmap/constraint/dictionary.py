@@ -5,7 +5,8 @@ those clearly help, straight from measured pairs (x, ẋ): no f̂, no null space
 sign.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -17,14 +18,20 @@ from offmap.constraint.library import Library
 from offmap.constraint.search import (
     Candidate,
     Search,
+    as_good_as,
     candidates,
     edges,
     grown,
+    least_ratio,
     search_problem,
     worst_ratio,
 )
 
 _INDEPENDENT = 0.2  # least singular value of unit rows that count as different constraints
+_TOGETHER = 2.0  # noise in x, which `noise` leaves out, adds up where equations are combined
+_CONTRADICTS = 0.05  # radians between an equation and the accepted ones that it does not belong to
+_SAME_LAW = 0.7  # squared cosine between two equations about the same motions
+_ROUND_OFF = 1e-12
 _FOLDS = 10
 
 
@@ -57,8 +64,8 @@ def discover(
 
     A sum of terms is accepted if its residual is what the noise in ẋ explains (within `tolerance`),
     if the residual does not depend on the control (F-test at `significance`: what a control can
-    change is no constraint), if it raises the rank of the rows found so far, and if every
-    combination of the rows is obeyed as they are.
+    change is no constraint), if it raises the rank of the rows found so far, if every combination
+    of the rows is obeyed as they are, and if nothing as short and as well obeyed contradicts it.
 
     Args:
         library: the functions φ.
@@ -76,30 +83,32 @@ def discover(
     """
     held, groups = _held_out(features, groups)
     search = search_problem(library.terms(), features, xdot, noise, held)
+    obeyed = candidates(search, max_terms, tolerance)
     accepted: list[Candidate] = []
 
     def different(candidate: Candidate) -> bool:
         together = [*accepted, candidate]
         rows = np.stack([_row(search, one) for one in together])
-        return _independent(rows, features, xdot) and worst_ratio(search, together) <= max(
-            one.allowed for one in together
-        )
+        most = _TOGETHER * max(one.allowed for one in together)
+        return _independent(rows, features, xdot) and worst_ratio(search, together) <= most
 
-    for candidate in candidates(search, max_terms, tolerance):
+    def steerable(candidate: Candidate) -> bool:
+        return _depends_on_control(search, candidate, features, u, significance, effect, matters)
+
+    for candidate in obeyed:
         if not different(candidate):
             continue
         for one in (grown(search, candidate, accepted), candidate):
-            row = _row(search, one)
-            if different(one) and not _depends_on_control(
-                search, one, row, features, u, significance, effect, matters
-            ):
-                accepted.append(one)
+            if different(one) and not steerable(one):
+                accepted.append(_tied(search, one, groups))
                 break
         if len(accepted) == xdot.shape[1]:
             break
+    contested = _contested(search, accepted, obeyed, features, steerable)
     return [
         DictionaryRow(_row(search, one), _standard_errors(search, one, groups), one.ratio)
-        for one in accepted
+        for i, one in enumerate(accepted)
+        if i not in contested
     ]
 
 
@@ -142,27 +151,107 @@ def _row(search: Search, candidate: Candidate) -> Float[np.ndarray, "k q"]:
 def _standard_errors(
     search: Search, candidate: Candidate, groups: Int[np.ndarray, " N"]
 ) -> Float[np.ndarray, "k q"]:
-    """Standard errors of the other weights once that of the largest term is fixed.
+    """Standard errors of the other weights once that of the largest term is fixed."""
+    terms = search.terms[candidate.support]
+    variance = np.einsum("t,tkq->kq", _term_errors(search, candidate, groups) ** 2, terms**2)
+    return np.where(terms[_largest(search, candidate)] != 0, 0.0, np.sqrt(variance))
+
+
+def _term_errors(
+    search: Search, candidate: Candidate, groups: Int[np.ndarray, " N"]
+) -> Float[np.ndarray, " s"]:
+    """Standard error of each term's weight, that of the largest and of those tied to it being 0.
 
     Residuals within a group may be alike, and differ in size between groups: the sandwich over
     groups, which is White's where every sample is a group.
     """
-    support = candidate.support
+    support, largest = candidate.support, _largest(search, candidate)
     raw = candidate.weights / search.size[support]
-    row = np.einsum("t,tkq->kq", raw, search.terms[support])
-    largest = int(np.argmax([np.abs(row[term != 0]).max() for term in search.terms[support]]))
-    others = np.delete(np.arange(len(support)), largest)
+    free = np.setdiff1d(np.arange(len(support)), [largest, *candidate.tied])
     values = search.values[:, support] * search.size[support]
-    residual = values @ (raw / np.abs(row).max())
-    scores = np.zeros((groups.max() + 1, len(others)))
-    np.add.at(scores, groups, values[:, others] * residual[:, None])
-    inverse = np.linalg.inv(values[:, others].T @ values[:, others])
+    residual = values @ (raw / np.abs(raw[largest]))
+    scores = np.zeros((groups.max() + 1, len(free)))
+    np.add.at(scores, groups, values[:, free] * residual[:, None])
+    inverse = np.linalg.inv(values[:, free].T @ values[:, free])
     count = len(scores)
-    freedom = count / max(count - len(others), 1)
+    freedom = count / max(count - len(free), 1)
     covariance = freedom * inverse @ (scores.T @ scores) @ inverse
-    variance = np.einsum("t,tkq->kq", np.diag(covariance), search.terms[support[others]] ** 2)
-    fixed = search.terms[support[largest]] != 0
-    return np.where(fixed, 0.0, np.sqrt(variance))
+    errors = np.zeros(len(support))
+    errors[free] = np.sqrt(np.diag(covariance))
+    return errors
+
+
+def _largest(search: Search, candidate: Candidate) -> int:
+    """Which term of a candidate has the largest weight; others may be tied to it."""
+    size = np.abs(candidate.weights / search.size[candidate.support])
+    size[list(candidate.tied)] = 0.0
+    return int(np.argmax(size))
+
+
+def _tied(search: Search, candidate: Candidate, groups: Int[np.ndarray, " N"]) -> Candidate:
+    """The candidate with weights that the data cannot tell from ± the largest set to it.
+
+    Where a state is the rate of another one, both are in the same units: px' − vx = 0 has no weight
+    to get wrong. By Schwarz's criterion, one weight less is worth √log N standard errors.
+    """
+    support, largest = candidate.support, _largest(search, candidate)
+    raw = candidate.weights / search.size[support]
+    off = np.abs(np.abs(raw / raw[largest]) - 1)
+    most = np.sqrt(np.log(groups.max() + 1)) * _term_errors(search, candidate, groups)
+    tied = np.setdiff1d(np.flatnonzero(off <= most + _ROUND_OFF), [largest])
+    if not len(tied):
+        return candidate
+    basis = np.delete(np.eye(len(support)), tied, axis=1)
+    together = np.append(tied, largest)
+    column = int(np.flatnonzero(basis[largest])[0])
+    basis[together, column] = np.sign(raw[together]) * search.size[support[together]]
+    gram, noise = (
+        basis.T @ products[np.ix_(support, support)] @ basis
+        for products in (search.gram, search.noise)
+    )
+    ratio, weights = least_ratio(gram, noise, np.arange(basis.shape[1])[None])
+    return replace(
+        candidate, weights=basis @ weights[0], ratio=float(ratio[0]), tied=tuple(map(int, tied))
+    )
+
+
+def _contested(
+    search: Search,
+    accepted: list[Candidate],
+    obeyed: list[Candidate],
+    features: Float[np.ndarray, "N k"],
+    steerable: Callable[[Candidate], bool],
+) -> set[int]:
+    """Places of accepted equations that another one, as short and as well obeyed, contradicts.
+
+    With much noise, motions near rest obey vx' + g sin(φ) = 0 as well as the law that holds at
+    every thrust. The data do not say which is true, and where there are none the two differ.
+    """
+    found: set[int] = set()
+    if not accepted:
+        return found
+    some = features[:: max(1, len(features) // 200)]
+
+    def normals(candidate: Candidate) -> Float[np.ndarray, "s n"]:
+        G = (some @ _row(search, candidate))[:, :-1]
+        length = np.linalg.norm(G, axis=1, keepdims=True)
+        return G / np.where(length > 0, length, 1.0)
+
+    rows = np.stack([normals(one) for one in accepted], axis=1)
+    span = np.linalg.pinv(rows) @ rows
+    for rival in obeyed:
+        normal = normals(rival)
+        alike = np.mean(np.einsum("scj,sj->sc", rows, normal) ** 2, axis=0)
+        place = int(np.argmax(alike))  # of the one that it would stand in for
+        one = accepted[place]
+        if place in found or alike[place] < _SAME_LAW or len(rival.support) > len(one.support):
+            continue
+        if rival.ratio > as_good_as(one.ratio):
+            continue
+        outside = normal - np.einsum("sij,sj->si", span, normal)
+        if np.sqrt(np.mean(np.sum(outside**2, axis=1))) > _CONTRADICTS and not steerable(rival):
+            found.add(place)
+    return found
 
 
 def _independent(rows: np.ndarray, features: np.ndarray, xdot: np.ndarray) -> bool:
@@ -180,44 +269,49 @@ def _independent(rows: np.ndarray, features: np.ndarray, xdot: np.ndarray) -> bo
 def _depends_on_control(
     search: Search,
     candidate: Candidate,
-    row: np.ndarray,
     features: np.ndarray,
     u: np.ndarray,
     significance: float,
     effect: float,
     matters: float,
 ) -> bool:
-    """F-test: do products of G(x) with u and u uᵀ explain the residual beyond functions of x?"""
+    """F-tests: do u, u uᵀ or their products with G(x) explain the residual beyond functions of x?
+
+    Few products see a plain dependence in much noise, many see one that changes with the state.
+    """
     residual = search.values[:, candidate.support] @ candidate.weights
     if np.sqrt(np.mean(residual**2)) < 1e-9 * np.abs(candidate.weights).max():
         return False
-    G = (features @ row)[:, :-1]
+    G = (features @ _row(search, candidate))[:, :-1]
     G = G[:, np.abs(G).max(axis=0) > 1e-9]
     v = (u - u.mean(axis=0)) / np.maximum(u.std(axis=0), 1e-12)
     pairs = [v[:, i] * v[:, j] for i in range(v.shape[1]) for j in range(i, v.shape[1])]
     controls = np.concatenate([v, np.stack(pairs, axis=1)], axis=1)
     of_state = _products(G, features)
     nuisance = _orthonormal(np.concatenate([features, of_state], axis=1))
-    # With many states there are more products than samples: then fewer of them are tested.
-    richest = (_products(of_state, controls), _products(G, controls), _products(G, v))
-    room = len(residual) - nuisance.shape[1]
-    tested = next((some for some in richest if some.shape[1] < room), richest[-1])
-    tested = _orthonormal(tested - nuisance @ (nuisance.T @ tested), 1e-4)
     residual = residual - nuisance @ (nuisance.T @ residual)
-    explained = tested.T @ residual
-    freedom = len(residual) - nuisance.shape[1] - tested.shape[1]
-    if freedom < 1 or tested.shape[1] == 0:
-        return False
-    left = max(float(residual @ residual - explained @ explained), 1e-300)
-    # As many regressors explain as large a share by chance, which does not count (adjusted R²).
-    by_chance = (left / freedom) / (residual @ residual / (freedom + tested.shape[1]))
+    room = len(residual) - nuisance.shape[1]
     whole = search.apart[np.ix_(candidate.support, candidate.support)]
     entries = float(candidate.weights @ whole @ candidate.weights)
-    moved = (1 - by_chance) * np.mean(residual**2)
-    if 1 - by_chance < effect or moved < matters**2 * entries:
-        return False
-    statistic = (explained @ explained / tested.shape[1]) / (left / freedom)
-    return bool(f_distribution.sf(statistic, tested.shape[1], freedom) < significance)
+
+    def explained_by(products: np.ndarray) -> bool:
+        if products.shape[1] >= room:  # with many states there are more products than samples
+            return False
+        tested = _orthonormal(products - nuisance @ (nuisance.T @ products), 1e-4)
+        explained = float(np.sum((tested.T @ residual) ** 2))
+        terms, freedom = tested.shape[1], room - tested.shape[1]
+        if terms == 0 or freedom < 1:
+            return False
+        left = max(float(residual @ residual) - explained, 1e-300)
+        # As many regressors explain as large a share by chance, which does not count (adjusted R²).
+        share = 1 - (left / freedom) / (float(residual @ residual) / room)
+        if share < effect or share * np.mean(residual**2) < matters**2 * entries:
+            return False
+        chance = f_distribution.sf((explained / terms) / (left / freedom), terms, freedom)
+        return bool(chance < significance)
+
+    tests = (controls, _products(G, v), _products(G, controls), _products(of_state, controls))
+    return any(explained_by(products) for products in tests)
 
 
 def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:

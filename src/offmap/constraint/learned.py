@@ -222,20 +222,21 @@ def fit_dictionary(
     features = np.asarray(_features(library, samples.x[own]))
     spread, size = _spread(samples.xdot[own]), np.sqrt(np.mean(samples.xdot[own] ** 2, axis=0))
     rows: list[DictionaryRow] = []
+    least = noise * spread
     for floor in _NOISE_FLOORS[1:] if correlated else _NOISE_FLOORS:
-        if not rows:
-            effect = _EFFECT if correlated or floor > 0 else 0.0
-            level = np.maximum(noise * spread, floor * size)
-            rows = discover(
-                library,
-                features,
-                samples.xdot[own],
-                samples.u[own],
-                level,
-                groups=samples.trajectory[own] if correlated else None,
-                effect=effect,
-                matters=_MATTERS if correlated else 0.0,
-            )
+        level = np.maximum(least, floor * size)
+        if rows or (floor > 0 and not correlated and np.all(level <= least)):
+            continue  # the noise that was found is larger anyway
+        rows = discover(
+            library,
+            features,
+            samples.xdot[own],
+            samples.u[own],
+            level,
+            groups=samples.trajectory[own] if correlated else None,
+            effect=_EFFECT if correlated or floor > 0 else 0.0,
+            matters=_MATTERS if correlated else 0.0,
+        )
     if not rows:
         return ConstraintFit(None, space, space.basis, [], (), ())
     weights = jnp.asarray(np.stack([row.weights for row in rows]))

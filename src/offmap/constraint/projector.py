@@ -24,6 +24,7 @@ from offmap.sparsity import find_sparsity
 _KERNELS: tuple[KernelName, ...] = ("linear", "rbf+linear", "rbf")
 _SLOPE = 1e-3  # mean squared slope along an input above which an entry depends on it
 _VARIES = 1e-3  # spread of an entry, relative to the largest, below which it counts as constant
+_REACH = 0.7  # distance of eigenvalues from ½ at which the iteration still converges fast
 _PURIFY = 3  # each iteration squares how far eigenvalues are from 0 and 1
 
 
@@ -52,10 +53,25 @@ class ProjectorConstraint(eqx.Module):
         """N̂(x), drawn to the nearest projector (McWeeny's iteration)."""
         size = self.units.shape[0]
         upper = jnp.zeros((size, size)).at[jnp.triu_indices(size)].set(self.gps(self.reduction(x)))
-        N = upper + upper.T - jnp.diag(jnp.diag(upper))
+        N = _within_reach(upper + upper.T - jnp.diag(jnp.diag(upper)))
         for _ in range(_PURIFY):
             N = 3 * N @ N - 2 * N @ N @ N
         return N
+
+
+def _within_reach(N: Float[Array, "q q"]) -> Float[Array, "q q"]:
+    """N with eigenvalues so near ½ that the iteration converges; as it is where they are.
+
+    Far from the data the entries may be anything, and McWeeny's iteration diverges from eigenvalues
+    below −0.37 or above 1.37. Shrinking N − ½ I changes neither eigenvectors nor which are above ½.
+    """
+    off = N - 0.5 * jnp.eye(len(N))
+    size = jnp.max(jnp.sum(jnp.abs(off), axis=1))  # no eigenvalue is larger
+    power = off / size
+    for _ in range(3):
+        power = power @ power
+    largest = size * jnp.sum(power**2) ** (1 / 16)  # at most len(N)^(1/16) times too large
+    return 0.5 * jnp.eye(len(N)) + off * jnp.minimum(1.0, _REACH / largest)
 
 
 def projectors(space: NormalSpace, units: Float[np.ndarray, " q"]) -> Float[np.ndarray, "N q q"]:

@@ -92,6 +92,8 @@ class Candidate:
     """Root mean square of the sum, in units of what noise in ẋ gives it."""
     allowed: float
     """The largest ratio that counts as obeyed."""
+    tied: tuple[int, ...] = ()
+    """Terms whose weights are ± the largest one, rather than fitted."""
 
 
 def search_problem(
@@ -171,9 +173,14 @@ def candidates(search: Search, max_terms: int, tolerance: float) -> list[Candida
     kept = [(*item, most) for item, most in zip(found, allowed, strict=True) if item[3] <= most]
     alike: dict[tuple[int, bool], float] = {}
     for item in kept:
-        alike[item[:2]] = min(alike.get(item[:2], np.inf), max(_ALIKE * item[3], _EXACT))
+        alike[item[:2]] = min(alike.get(item[:2], np.inf), as_good_as(item[3]))
     kept.sort(key=lambda item: (*item[:2], item[3] > alike[item[:2]], *item[2:4]))
     return [Candidate(support, weights, ratio, most) for *_, ratio, support, weights, most in kept]
+
+
+def as_good_as(ratio: float) -> float:
+    """The largest residual of a sum that is as well obeyed as one with the residual `ratio`."""
+    return max(_ALIKE * ratio, _EXACT)
 
 
 def _allowed(search: Search, found: list[tuple[np.ndarray, np.ndarray, float]]) -> list[float]:

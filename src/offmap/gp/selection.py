@@ -16,6 +16,8 @@ from offmap.gp.verdict import level_with_best, root_mean
 
 _EDGE = 0.2  # share of the points held out
 _FOLDS = 4  # in which groups that are not at the edge are left out
+_STATIONARY = ("rbf",)  # kernels that know no trend
+_LEVEL, _CHANCE = 1.05, 3.0  # ratio and standard errors by which these must be better than others
 _FLOOR = 1e-6  # errors below this share of the outputs' spread leave nothing to improve
 
 
@@ -89,9 +91,22 @@ def choose_kernel(
             errors[name] = np.concatenate([errors[name], inside])
         if np.mean(errors[name]) <= _FLOOR**2:
             break
-    level, scores = level_with_best(errors, _FLOOR), root_mean(errors)
-    winner = next(name for name in candidates if name in level)
+    scores = root_mean(errors)
+    winner = next(name for name in candidates if name in _level(errors))
     return winner, {name: scores[name] for name in candidates if name in scores}
+
+
+def _level(errors: dict[str, np.ndarray]) -> tuple[str, ...]:
+    """Kernels that the edge cannot tell from the best; one that goes back to the mean must be sure.
+
+    Noisy points are at the edge by their noise, too, so that going back towards the mean looks good
+    there by a few per cent; farther out it goes astray.
+    """
+    clear = level_with_best(errors, _FLOOR, level=_LEVEL, chance=_CHANCE)
+    trends = [name for name in clear if name not in _STATIONARY]
+    if not trends:
+        return level_with_best(errors, _FLOOR)
+    return level_with_best({n: e for n, e in errors.items() if n not in _STATIONARY}, _FLOOR)
 
 
 def _inside_errors(

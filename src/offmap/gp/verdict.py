@@ -16,22 +16,28 @@ def root_mean(errors: Mapping[str, Float[np.ndarray, " G"]]) -> dict[str, float]
     return {name: float(np.sqrt(np.mean(squared))) for name, squared in errors.items()}
 
 
-def level_with_best(errors: Mapping[str, Float[np.ndarray, " G"]], floor: float) -> tuple[str, ...]:
+def level_with_best(
+    errors: Mapping[str, Float[np.ndarray, " G"]],
+    floor: float,
+    *,
+    level: float = LEVEL,
+    chance: float = _CHANCE,
+) -> tuple[str, ...]:
     """The candidates whose held-out errors are not clearly above the least, in their order.
 
     `errors` holds mean squared errors over G groups of held-out data, the same groups for all
     candidates, such as trajectories. A candidate is level with the best if its root mean square
-    error is within 2 %, if both are below `floor`, or if it is within 25 % and the paired
-    difference is at most two standard errors over the groups.
+    error is within 2 % (`level`), if both are below `floor`, or if it is within 25 % and the paired
+    difference is at most two (`chance`) standard errors over the groups.
     """
     scores = {name: max(score, floor) for name, score in root_mean(errors).items()}
     best = min(scores, key=lambda name: scores[name])
 
-    def level(name: str) -> bool:
+    def is_level(name: str) -> bool:
         ratio = scores[name] / scores[best]
         behind = errors[name] - errors[best]
-        if ratio <= LEVEL or ratio > _UNSURE or len(behind) < 2:
-            return ratio <= LEVEL
-        return bool(behind.mean() <= _CHANCE * behind.std(ddof=1) / np.sqrt(len(behind)))
+        if ratio <= level or ratio > _UNSURE or len(behind) < 2:
+            return ratio <= level
+        return bool(behind.mean() <= chance * behind.std(ddof=1) / np.sqrt(len(behind)))
 
-    return tuple(name for name in errors if level(name))
+    return tuple(name for name in errors if is_level(name))
