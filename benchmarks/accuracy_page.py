@@ -98,6 +98,31 @@ def discoveries_beyond(records: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def discovery(records: list[dict]) -> str:
+    """How often the right structure was found, from the records of `benchmarks/discovery.py`."""
+    lines = [
+        "| system | noise | seeds | right rows | worst angle [rad] | inputs | tangent inputs |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for record in records:
+        seeds = record["seeds"]
+        right = [s["c"] == s["c_true"] and (s["angle"] or 0.0) <= _RIGHT for s in seeds]
+        angles = [s["angle"] for s in seeds if s["angle"] is not None]
+        in_frame = [s["kept_in_tangent_frame_right"] for s in seeds]
+        judged = [found for found in in_frame if found is not None]
+        cells = [
+            record["system"],
+            f"{record['noise']:.1%}",
+            str(len(seeds)),
+            f"{sum(right)}/{len(seeds)}",
+            f"{max(angles):.0e}" if angles else "–",
+            f"{sum(s['kept_right'] for s in seeds)}/{len(seeds)}",
+            f"{sum(judged)}/{len(judged)}" if judged else "–",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def beyond(paths: list[Path]) -> str:
     """All tables beyond the paper, from the summaries of `offmap reproduce beyond`."""
     parts, everything = [], []

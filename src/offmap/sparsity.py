@@ -20,7 +20,7 @@ from offmap.pseudometric import (
 
 _CHECK_POINTS = 300
 _LEVEL = 1.05  # errors within this ratio count as equal
-_FLOOR = 1e-4  # and so do all errors below this share of the outputs' spread
+_FLOOR = 3e-4  # and so do all errors below this share of the outputs' spread
 
 
 @dataclass(frozen=True)

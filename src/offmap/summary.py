@@ -102,9 +102,11 @@ def _inputs(
         ]
     weights = metric.input_weights
     dropped = [name for name in weights if name not in kept]
+    against = any((weight > threshold) != (name in kept) for name, weight in weights.items())
+    rule = f"below {threshold:g}, or as slopes say" if against else f"below {threshold:g}"
     return [
         f"inputs      kept {_weighted(kept, weights)}",
-        f"            dropped {_weighted(dropped, weights) or 'none'} (below {threshold:g})",
+        f"            dropped {_weighted(dropped, weights) or 'none'} ({rule})",
     ]
 
 
