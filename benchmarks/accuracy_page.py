@@ -17,6 +17,7 @@ from offmap.paper.reference import PAPER
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 COLUMNS = ("GP/none", "GP/ideal", "GP/approx", "DGP/none", "DGP/ideal", "DGP/approx", "DGP/true")
 OFFLINE = "DGP/offline"
+_RIGHT = 1e-3  # radians to the true rows that count as right
 
 
 def table(record: dict) -> str:
@@ -147,12 +148,17 @@ def main() -> None:
     page = DOCS / "accuracy.md"
     text = page.read_text()
     further = sorted((DOCS / "results").glob("beyond-*.json"))
-    paths = [path for path in sorted((DOCS / "results").glob("*.json")) if path not in further]
+    found = sorted((DOCS / "results").glob("discovery-*.json"))
+    others = {*further, *found}
+    paths = [path for path in sorted((DOCS / "results").glob("*.json")) if path not in others]
     if paths:
         records = [json.loads(path.read_text()) for path in paths]
         text = fill(text, "tables", "\n".join(map(table, records)))
     if further:
         text = fill(text, "beyond", beyond(further))
+    if found:
+        records = [record for path in found for record in json.loads(path.read_text())]
+        text = fill(text, "discovery", discovery(records) + "\n")
     page.write_text(text)
 
 

@@ -195,3 +195,20 @@ def test_an_input_that_enters_evenly_is_kept_by_its_slope():
     checked = kept(1e-3)
     assert checked.reduction.names == ("a", "b")
     assert "slopes keep a, b" in checked.disagreement
+
+
+@pytest.mark.slow
+def test_past_commands_are_found_to_matter_where_motors_lag():
+    system, rng = unicycle(), np.random.default_rng(0)
+    logs = []
+    for _ in range(6):
+        u = np.repeat(rng.uniform([-1.0, 0.0], [1.0, 1.5], (12, 2)), 5, axis=0)
+        late = np.concatenate([u[:1], u[:1], u[:-2]])  # what the robot does: two steps behind
+        x = rollout(system.f, jnp.asarray(rng.uniform(-1, 1, 3)), jnp.asarray(late), system.dt)
+        logs.append(offmap.Trajectory(np.asarray(x), u, dt=system.dt))
+    data = offmap.Dataset(logs, system.state_names, system.control_names, ("theta",))
+    model = offmap.fit(data, history=2)
+    assert set(model.retained.dynamics) == {"theta", "omega[-2]", "v[-2]"}
+    assert set(model.retained.tangent) == {"omega[-2]", "v[-2]"}
+    samples = model.dataset.samples()
+    assert np.abs(np.asarray(model.predict(samples.x, samples.u)) - samples.xdot).max() < 1e-6

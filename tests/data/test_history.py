@@ -26,6 +26,8 @@ def test_names_and_length_belong_together():
 def test_too_short_a_log_is_refused():
     with pytest.raises(ValueError, match="k = 5 and 5 commands"):
         stack_history(np.zeros((5, 2)), 5)
+    with pytest.raises(ValueError, match="0 or more past commands; received -1"):
+        stack_history(np.zeros((5, 2)), -1)
 
 
 def test_dataset_drops_steps_without_history():

@@ -42,6 +42,8 @@ class Fit:
     """Seconds between samples; by default the rate of the slowest state."""
     max_gap: float | None = None
     """Longest pause in seconds that is interpolated; by default three steps."""
+    history: int = 0
+    """Past commands to use as further inputs, for actuators that lag."""
     preset: Literal["default", "paper"] = "default"
     """default: the best we know. paper: the paper's method."""
     seed: int = 0
@@ -71,13 +73,13 @@ class Fit:
                 time_unit=self.time_unit,
                 max_gap=self.max_gap,
             )
-            model = fit(dataset, self.preset, seed=self.seed, progress=report)
+            model = fit(dataset, self.preset, history=self.history, seed=self.seed, progress=report)
             report("held out: predicting trajectories from the others")
             errors = trajectory_errors(model)
             report("saving")
             self.out.parent.mkdir(parents=True, exist_ok=True)
             model.save(self.out)
-        cautions += quality_warnings(dataset)
+        cautions += quality_warnings(model.dataset)
         seconds = clock.perf_counter() - begin
         numbers = write_json(
             self.out.with_suffix(".json"), _numbers(model, errors, cautions, seconds)

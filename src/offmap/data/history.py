@@ -16,7 +16,9 @@ def stack_history(u: Float[np.ndarray, "*batch T m"], k: int) -> Float[np.ndarra
     The first k commands have no full history and are dropped.
     """
     steps = u.shape[-2]
-    if k < 0 or k >= steps:
+    if k < 0:
+        raise ValueError(f"a history is 0 or more past commands; received {k}; give 0 for none")
+    if k >= steps:
         raise ValueError(
             f"a history of k past commands needs more than k of them; received k = {k} and "
             f"{steps} commands; ask for fewer, or give longer trajectories"

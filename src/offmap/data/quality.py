@@ -71,7 +71,8 @@ def _lagging(dataset: Dataset) -> list[str]:
     return [
         f"lag: motion follows its command by about {lag.seconds:.2g} s (least squares on commands "
         f"of then leaves {lag.left:.0%} of the variance of x', on those of now "
-        f"{lag.left_at_once:.0%}); shift the commands, or fit with history={lag.steps}"
+        f"{lag.left_at_once:.0%}); shift the commands, or fit with history={lag.steps} "
+        f"(--history {lag.steps})"
     ]
 
 

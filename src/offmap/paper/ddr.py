@@ -16,6 +16,7 @@ from offmap.data import (
     history_names,
     smooth,
 )
+from offmap.gp import GPConfig
 from offmap.paper.experiment import Result
 from offmap.paper.protocol import Experiment, Row, Trial
 from offmap.paper.runs import run_study
@@ -48,16 +49,25 @@ DDR = Experiment(
 )
 _LEAD = 1.0  # seconds of rest recorded around every drive
 
+_NOISE_FLOOR = 0.1
+"""Least noise variance of the paper's GPs on recordings, as a share of the outputs' variance."""
+
 
 def hardware_config(preset: Preset) -> Config:
     """The preset as the paper sets it for hardware; steps are integrated by RK4.
 
     Derivatives are those of continuous time, so Euler steps would add an error of their own.
-    Choices are compared on whole trajectories: errors of neighbouring samples are alike.
+    Choices are compared on whole trajectories: errors of neighbouring samples are alike. The
+    likelihood takes them for independent, so that the paper's GPs need a floor under their noise.
     """
     config = replace(Config.preset(preset), integrator="rk4", hold_out="trajectories")
     if preset == "paper":
-        config = replace(config, constraint=replace(config.constraint, kernels=("cosine",)))
+        assert isinstance(config.dynamics, GPConfig)
+        config = replace(
+            config,
+            dynamics=replace(config.dynamics, noise_floor=_NOISE_FLOOR),
+            constraint=replace(config.constraint, kernels=("cosine",)),
+        )
     return config
 
 

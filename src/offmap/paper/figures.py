@@ -143,7 +143,7 @@ def trajectories(result: Result) -> Figure:
         growth.semilogy(time[1:], distance[1:], color=colour, label=label)
     _plane(plane, result)
     plane.set_title("Predicted trajectories (OOD, η = 0)")
-    plane.legend(fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.15), ncol=2)
+    plane.legend(fontsize=8)
     growth.set(
         xlabel="time [s]", ylabel="mean distance to truth", title="Error growth, mean of all trials"
     )
@@ -195,7 +195,8 @@ def _weights(axes: Axes, stage: Stage) -> None:
 
 def _plane(axes: Axes, result: Result) -> None:
     first, second = result.experiment.system.state_names[:2]
-    axes.set(xlabel=first, ylabel=second, aspect="equal")
+    axes.set(xlabel=first, ylabel=second)
+    axes.set_aspect("equal", adjustable="datalim")  # a straight drive is no thin strip
 
 
 def _once(label: str, index: int) -> str:
