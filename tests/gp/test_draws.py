@@ -37,7 +37,7 @@ POINTS = jnp.array([[0.1, 0.2], [1.0, -1.5], [4.0, 3.0]])  # among the data, at 
     [
         ("bilinear", "exact"),
         pytest.param("affine", "extended", marks=pytest.mark.slow),
-        ("rbf+linear", "induced"),
+        pytest.param("rbf+linear", "induced", marks=pytest.mark.slow),
     ],
 )
 def test_draws_have_mean_0_and_the_variance_of_the_posterior(name, form):

@@ -76,13 +76,13 @@ def test_noise_on_states_is_eta_before_filtering(row, monkeypatch):
 
     monkeypatch.setattr(protocol, "smooth", lambda trajectory, cutoff_hz: trajectory)
     experiment = EXPERIMENTS["quadrotor"]
-    keys = jax.random.split(KEY, 20)
+    keys = jax.random.split(KEY, 6)
     residuals = [
         experiment.trial(key, row).online.x - experiment.trial(key, ROWS[1]).online.x
         for key in keys
     ]
-    # 20 · 51 · 6 draws: the sample deviation is within 3 % of η with great certainty.
-    assert np.std(residuals) == pytest.approx(row.noise, rel=0.03)
+    # 6 · 51 · 6 draws: the sample deviation is within 7 % of η with great certainty.
+    assert np.std(residuals) == pytest.approx(row.noise, rel=0.07)
 
 
 def test_filtering_lowers_the_noise_of_derivatives():
