@@ -223,6 +223,59 @@ def test_a_rate_has_no_weight_to_get_wrong_and_one_that_is_off_keeps_it():
     assert law(0.99).startswith("p' − 0.9")
 
 
+def law_of(states, velocities, noise, names):
+    """The one equation of some columns and the rates of all of them."""
+    library = Library(names, (), ())
+    features = np.asarray(jax.vmap(library)(jnp.asarray(np.stack(states, axis=1))))
+    u = np.random.default_rng(9).normal(size=(len(states[0]), 1))
+    (row,) = discover(library, features, np.stack(velocities, axis=1), u, np.asarray(noise))
+    return row, equation_of(row, library).text
+
+
+def test_weights_that_are_sure_together_are_not_tied_one_by_one():
+    rng = np.random.default_rng(0)
+    a = rng.uniform(-1, 1, 1500)
+    b = a + 0.005 * rng.normal(size=1500)
+    rate = 0.985 * a + 0.985 * b + 0.002 * rng.normal(size=1500)
+    p, *others = rng.normal(size=(3, 1500))
+    row, _ = law_of([p, a, b], [rate, *others], [0.002, 1e-3, 1e-3], ("p", "a", "b"))
+    assert row.residual < 1.2
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-4])
+def test_a_tied_equation_has_its_residual_in_any_unit(unit):
+    rng = np.random.default_rng(0)
+    p, v, a = unit * rng.uniform(-1, 1, (3, 400))
+    noise = 1e-5 * unit
+    rate = v + noise * rng.normal(size=400)
+    row, text = law_of([p, v], [rate, a], [noise, noise], ("p", "v"))
+    assert text == "p' − v = 0"
+    assert row.residual == pytest.approx(1.0, rel=0.15)
+
+
+def test_what_an_equation_grew_from_does_not_speak_against_it():
+    rng = np.random.default_rng(0)
+    theta, omega, v = rng.uniform(-3, 3, 1200), rng.uniform(-1, 1, 1200), rng.uniform(0, 1, 1200)
+    px = v * np.cos(theta) - 0.1 * omega * np.sin(theta)
+    py = v * np.sin(theta) + 0.1 * omega * np.cos(theta)
+    noise = 0.14 * np.array([1.0, 1.0, 0.1])
+    xdot = np.stack([px, py, omega], axis=1) + noise * rng.normal(size=(1200, 3))
+    library = Library(("px", "py", "theta"), (2,), (2,))
+    x = np.stack([*rng.normal(size=(2, 1200)), theta], axis=1)
+    features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
+    rows = discover(
+        library,
+        features,
+        xdot,
+        np.stack([omega, v], axis=1),
+        noise,
+        groups=np.arange(1200) // 40,
+        effect=0.5,
+        matters=0.1,
+    )
+    assert len(rows) == 1
+
+
 def test_side_slip_is_seen_in_much_noise():
     rows, _ = found(slipping_unicycle(), noise=0.05, count=500)
     assert rows == []

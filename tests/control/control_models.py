@@ -47,12 +47,6 @@ def dictionary_of(system, angles):
     return DictionaryConstraint(library, jnp.asarray(weights))
 
 
-def bent(gamma):
-    """The rows with every other weight a little smaller: those of equal size are in no doubt."""
-    smaller = jnp.where(jnp.arange(gamma.weights.shape[1]) % 2 == 0, 0.98, 1.0)
-    return DictionaryConstraint(gamma.library, gamma.weights * smaller[None, :, None])
-
-
 def predictor_of(system, dataset, kernel, constraint, framed, reduction=None, noise=1e-4):
     """Any kernel with any form of the constraint: "dictionary", a kernel for GP rows, or None."""
     samples, names = dataset.samples(), dataset.input_names

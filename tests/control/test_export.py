@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from control_models import bent, logs, predictor_of
+from control_models import logs, predictor_of
 
 from offmap.dynamics import Dynamics
 from offmap.export import to_casadi
@@ -84,8 +84,6 @@ def test_standard_deviations_agree_in_values_and_jacobians(system, kernel, frame
     ]
     dataset = replace(dataset, trajectories=tuple(noisy))
     predictor = predictor_of(system, dataset, kernel, "dictionary", framed, noise=1e-2)
-    if not framed:
-        predictor = Predictor(predictor.dynamics, bent(predictor.gamma))
     doubt = find_doubt(predictor, dataset.samples(), 0)
     assert doubt.weights is not None
     c = predictor.gamma(jnp.zeros(system.n)).shape[0]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from control_models import bent, predictor_of
+from control_models import predictor_of
 
 from offmap.constraint import DictionaryConstraint
 from offmap.constraint.doubt import weight_doubt
@@ -61,8 +61,6 @@ def test_spread_grows_with_the_steps_and_not_with_their_root(model):
 
 
 def test_draws_obey_a_firm_constraint_each_its_own(model):
-    own = model.predictor
-    model = with_predictor(model, Predictor(own.dynamics, bent(own.gamma)))
     states = model.rollout(np.array([0.0, 0.0, 0.4]), np.full((5, 2), 0.3), samples=4)
     velocity = np.diff(states, axis=1) / model.dataset.dt
     for i, weights in enumerate(model.draw(4).weights):

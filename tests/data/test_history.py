@@ -21,6 +21,7 @@ def test_names_and_length_belong_together():
     for k in range(4):
         assert history_length(history_names(NAMES, k)) == k
     assert history_length(("a[1]", "b")) == 0
+    assert history_length(history_names(("u[0]", "u[1]"), 2)) == 2
 
 
 def test_too_short_a_log_is_refused():

@@ -79,7 +79,11 @@ class Fit:
             report("saving")
             self.out.parent.mkdir(parents=True, exist_ok=True)
             model.save(self.out)
-        cautions += quality_warnings(model.dataset)
+        cautions += [
+            caution
+            for caution in quality_warnings(dataset)
+            if not (self.history and caution.startswith("lag:"))
+        ]
         seconds = clock.perf_counter() - begin
         numbers = write_json(
             self.out.with_suffix(".json"), _numbers(model, errors, cautions, seconds)

@@ -85,6 +85,7 @@ def discover(
     search = search_problem(library.terms(), features, xdot, noise, held)
     obeyed = candidates(search, max_terms, tolerance)
     accepted: list[Candidate] = []
+    lengths: list[int] = []
 
     def different(candidate: Candidate) -> bool:
         together = [*accepted, candidate]
@@ -101,10 +102,11 @@ def discover(
         for one in (grown(search, candidate, accepted), candidate):
             if different(one) and not steerable(one):
                 accepted.append(_tied(search, one, groups))
+                lengths.append(len(candidate.support))
                 break
         if len(accepted) == xdot.shape[1]:
             break
-    contested = _contested(search, accepted, obeyed, features, steerable)
+    contested = _contested(search, accepted, lengths, obeyed, features, steerable)
     return [
         DictionaryRow(_row(search, one), _standard_errors(search, one, groups), one.ratio)
         for i, one in enumerate(accepted)
@@ -167,9 +169,10 @@ def _term_errors(
     """
     support, largest = candidate.support, _largest(search, candidate)
     raw = candidate.weights / search.size[support]
+    raw = raw / np.abs(np.einsum("t,tkq->kq", raw, search.terms[support])).max()  # as in `_row`
     free = np.setdiff1d(np.arange(len(support)), [largest, *candidate.tied])
     values = search.values[:, support] * search.size[support]
-    residual = values @ (raw / np.abs(raw[largest]))
+    residual = values @ raw
     scores = np.zeros((groups.max() + 1, len(free)))
     np.add.at(scores, groups, values[:, free] * residual[:, None])
     inverse = np.linalg.inv(values[:, free].T @ values[:, free])
@@ -196,28 +199,46 @@ def _tied(search: Search, candidate: Candidate, groups: Int[np.ndarray, " N"]) -
     """
     support, largest = candidate.support, _largest(search, candidate)
     raw = candidate.weights / search.size[support]
+    log_count = np.log(groups.max() + 1)
     off = np.abs(np.abs(raw / raw[largest]) - 1)
-    most = np.sqrt(np.log(groups.max() + 1)) * _term_errors(search, candidate, groups)
-    tied = np.setdiff1d(np.flatnonzero(off <= most + _ROUND_OFF), [largest])
-    if not len(tied):
-        return candidate
+    most = np.sqrt(log_count) * _term_errors(search, candidate, groups) + _ROUND_OFF
+    near = np.setdiff1d(np.flatnonzero(off <= most), [largest])
+    near = near[np.argsort(off[near] / most[near])]
+    for count in range(len(near), 0, -1):
+        # Weights may be sure together that are unsure one by one: what all of them cost decides.
+        tied = _with_ties(search, candidate, raw, near[:count], largest)
+        cost = (groups.max() + 1) * (tied.ratio**2 / candidate.ratio**2 - 1)
+        if tied.ratio <= as_good_as(0.0) or cost <= count * log_count:
+            return tied
+    return candidate
+
+
+def _with_ties(
+    search: Search,
+    candidate: Candidate,
+    raw: Float[np.ndarray, " s"],
+    tied: Int[np.ndarray, " e"],
+    largest: int,
+) -> Candidate:
+    """The candidate with some weights equal to ± the largest, the others fitted again."""
+    support, together = candidate.support, np.append(tied, largest)
     basis = np.delete(np.eye(len(support)), tied, axis=1)
-    together = np.append(tied, largest)
     column = int(np.flatnonzero(basis[largest])[0])
     basis[together, column] = np.sign(raw[together]) * search.size[support[together]]
+    basis[:, column] /= np.linalg.norm(basis[:, column])
     gram, noise = (
         basis.T @ products[np.ix_(support, support)] @ basis
         for products in (search.gram, search.noise)
     )
     ratio, weights = least_ratio(gram, noise, np.arange(basis.shape[1])[None])
-    return replace(
-        candidate, weights=basis @ weights[0], ratio=float(ratio[0]), tied=tuple(map(int, tied))
-    )
+    places = tuple(sorted(int(place) for place in tied))
+    return replace(candidate, weights=basis @ weights[0], ratio=float(ratio[0]), tied=places)
 
 
 def _contested(
     search: Search,
     accepted: list[Candidate],
+    lengths: list[int],
     obeyed: list[Candidate],
     features: Float[np.ndarray, "N k"],
     steerable: Callable[[Candidate], bool],
@@ -225,7 +246,9 @@ def _contested(
     """Places of accepted equations that another one, as short and as well obeyed, contradicts.
 
     With much noise, motions near rest obey vx' + g sin(φ) = 0 as well as the law that holds at
-    every thrust. The data do not say which is true, and where there are none the two differ.
+    every thrust. The data do not say which is true, and where there are none the two differ. An
+    equation that grew is as short as what it grew from (`lengths`): held-out data wanted more.
+    Angles are between normals as they are, units and all: so are predictions projected.
     """
     found: set[int] = set()
     if not accepted:
@@ -244,10 +267,10 @@ def _contested(
         alike = np.mean(np.einsum("scj,sj->sc", rows, normal) ** 2, axis=0)
         place = int(np.argmax(alike))  # of the one that it would stand in for
         one = accepted[place]
-        if place in found or alike[place] < _SAME_LAW or len(rival.support) > len(one.support):
+        if place in found or alike[place] < _SAME_LAW or len(rival.support) > lengths[place]:
             continue
-        if rival.ratio > as_good_as(one.ratio):
-            continue
+        if rival.ratio > as_good_as(one.ratio) or np.isin(rival.support, one.support).all():
+            continue  # what an equation grew from does not speak against it
         outside = normal - np.einsum("sij,sj->si", span, normal)
         if np.sqrt(np.mean(np.sum(outside**2, axis=1))) > _CONTRADICTS and not steerable(rival):
             found.add(place)

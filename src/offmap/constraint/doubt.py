@@ -13,7 +13,6 @@ from offmap.types import Gamma
 _POINTS = 3000  # of larger data sets
 _SIGNIFICANCE = 1e-3  # less than this, and what is explained is no chance
 _DEPENDENT = 1e-6  # singular values below this share of the largest are none
-_EQUAL = 1e-9  # relative difference of weights that are one
 _ROUND_OFF = 1e-9  # of the speed: smaller misfits are none
 
 
@@ -23,35 +22,28 @@ def weight_doubt(
     """Directions D of the weights' error: W + Σ εₑ Dₑ with ε ~ N(0, I) is as likely as W.
 
     In each row the largest weight is fixed, and the covariance of the others is that of least
-    squares with residuals whose size differs from sample to sample (White's sandwich). Weights of
-    equal size are one: a turned pair, a rate and its state.
+    squares with residuals whose size differs from sample to sample (White's sandwich).
     """
     phi = np.asarray(jax.vmap(gamma.library)(jnp.asarray(x)))
     right = np.concatenate([xdot, np.ones((len(x), 1))], axis=1)
     directions = []
     for i, row in enumerate(np.asarray(gamma.weights)):
-        sizes = _sizes(row)
-        masks = [np.isclose(np.abs(row), size, rtol=_EQUAL, atol=0.0) for size in sizes]
-        signs = [np.where(mask, np.sign(row), 0.0) for mask in masks]
-        terms = np.stack([np.einsum("nk,kj,nj->n", phi, sign, right) for sign in signs], axis=1)
-        residual = terms @ sizes
-        if len(sizes) == 1:
+        support = np.argwhere(row != 0)
+        terms = np.stack([phi[:, k] * right[:, j] for k, j in support], axis=1)
+        size = np.abs([row[k, j] for k, j in support])
+        residual = terms @ np.array([row[k, j] for k, j in support])
+        free = [e for e in range(len(support)) if e != int(np.argmax(size))]
+        if not free:
             continue
-        inverse = np.linalg.pinv(terms[:, 1:])
+        inverse = np.linalg.pinv(terms[:, free])
         left = np.linalg.svd(inverse * residual[None], full_matrices=False)
         factor = left[0] * left[1][None]  # factor factorᵀ = inverse diag(residual²) inverseᵀ
         for column in factor.T:
             direction = np.zeros_like(np.asarray(gamma.weights))
-            direction[i] = sum(value * sign for value, sign in zip(column, signs[1:], strict=True))
+            for e, value in zip(free, column, strict=True):
+                direction[i, support[e][0], support[e][1]] = value
             directions.append(direction)
     return np.array(directions).reshape(len(directions), *gamma.weights.shape)
-
-
-def _sizes(row: Float[np.ndarray, "k q"]) -> Float[np.ndarray, " s"]:
-    """The different sizes of a row's weights, largest first."""
-    sizes = np.sort(np.abs(row[row != 0]))[::-1]
-    smaller = sizes[1:] < (1 - _EQUAL) * sizes[:-1]
-    return sizes[np.concatenate([[True], smaller])]
 
 
 def misfit(gamma: Gamma, samples: Samples) -> Float[np.ndarray, " c"]:

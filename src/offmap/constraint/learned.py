@@ -225,8 +225,8 @@ def fit_dictionary(
     least = noise * spread
     for floor in _NOISE_FLOORS[1:] if correlated else _NOISE_FLOORS:
         level = np.maximum(least, floor * size)
-        if rows or (floor > 0 and not correlated and np.all(level <= least)):
-            continue  # the noise that was found is larger anyway
+        if rows or (floor > 0 and not correlated and np.any(level <= least)):
+            continue  # of some velocity, the noise that was found is larger anyway
         rows = discover(
             library,
             features,

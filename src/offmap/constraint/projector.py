@@ -25,6 +25,7 @@ _KERNELS: tuple[KernelName, ...] = ("linear", "rbf+linear", "rbf")
 _SLOPE = 1e-3  # mean squared slope along an input above which an entry depends on it
 _VARIES = 1e-3  # spread of an entry, relative to the largest, below which it counts as constant
 _REACH = 0.7  # distance of eigenvalues from ½ at which the iteration still converges fast
+_TINY = 1e-30
 _PURIFY = 3  # each iteration squares how far eigenvalues are from 0 and 1
 
 
@@ -60,17 +61,20 @@ class ProjectorConstraint(eqx.Module):
 
 
 def _within_reach(N: Float[Array, "q q"]) -> Float[Array, "q q"]:
-    """N with eigenvalues so near ½ that the iteration converges; as it is where they are.
+    """N with eigenvalues so near ½ that the iteration cannot diverge; as it is where they are.
 
     Far from the data the entries may be anything, and McWeeny's iteration diverges from eigenvalues
-    below −0.37 or above 1.37. Shrinking N − ½ I changes neither eigenvectors nor which are above ½.
+    below −0.37 or above 1.37. Shrinking N − ½ I changes neither eigenvectors nor which are above ½,
+    though eigenvalues of very different size then come out between 0 and 1.
     """
     off = N - 0.5 * jnp.eye(len(N))
-    size = jnp.max(jnp.sum(jnp.abs(off), axis=1))  # no eigenvalue is larger
+    size = jnp.maximum(jnp.max(jnp.sum(jnp.abs(off), axis=1)), _TINY)  # no eigenvalue is larger
     power = off / size
     for _ in range(3):
         power = power @ power
-    largest = size * jnp.sum(power**2) ** (1 / 16)  # at most len(N)^(1/16) times too large
+    largest = size * (jnp.sum(power**2) + _TINY) ** (
+        1 / 16
+    )  # at most len(N)^(1/16) times too large
     return 0.5 * jnp.eye(len(N)) + off * jnp.minimum(1.0, _REACH / largest)
 
 

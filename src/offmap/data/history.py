@@ -1,5 +1,6 @@
 """Past commands as further inputs, for robots whose actuators lag behind what they are told."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -33,7 +34,7 @@ def history_names(names: tuple[str, ...], k: int) -> tuple[str, ...]:
 
 def history_length(names: tuple[str, ...]) -> int:
     """The k of `history_names`; 0 for names that are not of its making."""
-    own = [name for name in names if not name.endswith("]")]
+    own = [name for name in names if not re.search(r"\[-\d+\]$", name)]
     k = len(names) // max(len(own), 1) - 1
     return k if k > 0 and tuple(names) == history_names(tuple(own), k) else 0
 
