@@ -11,13 +11,13 @@ import json
 from pathlib import Path
 
 from offmap.paper.beyond import COLUMNS as BEYOND
+from offmap.paper.cases import right_rows
 from offmap.paper.protocol import ROWS
 from offmap.paper.reference import PAPER
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 COLUMNS = ("GP/none", "GP/ideal", "GP/approx", "DGP/none", "DGP/ideal", "DGP/approx", "DGP/true")
 OFFLINE = "DGP/offline"
-_RIGHT = 1e-3  # radians to the true rows that count as right
 
 
 def table(record: dict) -> str:
@@ -107,7 +107,6 @@ def discovery(records: list[dict]) -> str:
     ]
     for record in records:
         seeds = record["seeds"]
-        right = [s["c"] == s["c_true"] and (s["angle"] or 0.0) <= _RIGHT for s in seeds]
         angles = [s["angle"] for s in seeds if s["angle"] is not None]
         in_frame = [s["kept_in_tangent_frame_right"] for s in seeds]
         judged = [found for found in in_frame if found is not None]
@@ -115,7 +114,7 @@ def discovery(records: list[dict]) -> str:
             record["system"],
             f"{record['noise']:.1%}",
             str(len(seeds)),
-            f"{sum(right)}/{len(seeds)}",
+            f"{sum(map(right_rows, seeds))}/{len(seeds)}",
             f"{max(angles):.0e}" if angles else "–",
             f"{sum(s['kept_right'] for s in seeds)}/{len(seeds)}",
             f"{sum(judged)}/{len(judged)}" if judged else "–",

@@ -12,9 +12,7 @@ from typing import Any
 
 import offmap
 from offmap.paper.beyond import Cell, simulate
-from offmap.paper.cases import CASES
-
-_RIGHT = 1e-3  # radians between learned and true rows that count as right
+from offmap.paper.cases import CASES, right_rows
 
 
 def judge(name: str, noise: float, seed: int, declared: bool) -> dict[str, Any]:
@@ -23,11 +21,6 @@ def judge(name: str, noise: float, seed: int, declared: bool) -> dict[str, Any]:
     cell = Cell(name, noise, trials=1, seed=seed, declare_angles=declared)
     offline, _ = simulate(case, cell)
     return {"seed": seed, **case.judge(offmap.fit(offline, seed=seed))}
-
-
-def _right_rows(found: dict[str, Any]) -> bool:
-    right_c = found["c"] == found["c_true"]
-    return right_c and (found["angle"] is None or found["angle"] <= _RIGHT)
 
 
 def main() -> None:
@@ -54,7 +47,7 @@ def main() -> None:
             judged = [right for right in in_frame if right is not None]
             print(
                 f"{name:11s} noise {noise:<6g} right c {sum(f['c'] == f['c_true'] for f in found)},"
-                f" right rows {sum(map(_right_rows, found))},"
+                f" right rows {sum(map(right_rows, found))},"
                 f" inputs {sum(f['kept_right'] for f in found)} of {len(found)};"
                 f" tangent inputs {sum(judged)} of {len(judged)};"
                 f" worst angle {max((f['angle'] or 0.0) for f in found):.1e}",

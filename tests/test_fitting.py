@@ -1,6 +1,7 @@
 """The default preset: every choice is made by held-out extrapolation, and structure never harms."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import offmap
+from offmap import fitting
 from offmap.config import Config
 from offmap.heldout import edge_error, rollout_error
 from offmap.mlp import MLPConfig, MLPEnsemble
@@ -195,6 +197,28 @@ def test_an_input_that_enters_evenly_is_kept_by_its_slope():
     checked = kept(1e-3)
     assert checked.reduction.names == ("a", "b")
     assert "slopes keep a, b" in checked.disagreement
+
+
+@pytest.mark.parametrize("useful", [True, False])
+@pytest.mark.parametrize("few_states", [8, 2])
+def test_equations_for_a_part_stay_where_a_learned_constraint_is_of_no_use(
+    model, monkeypatch, useful, few_states
+):
+    equations = model.constraint_fit
+    learned = replace(equations, gamma=unicycle().gamma)
+    monkeypatch.setattr(fitting, "_FEW_STATES", few_states)
+    monkeypatch.setattr(fitting, "find_normal_space", lambda *_, **__: SimpleNamespace(c=2))
+    monkeypatch.setattr(fitting, "fit_dictionary", lambda *_, **__: equations)
+    monkeypatch.setattr(fitting, "choose_representation", lambda *_: (learned, "projector", {}))
+
+    def constrain(model, gamma):
+        used = None if gamma is learned.gamma and not useful else gamma
+        return replace(model, predictor=Predictor(model.world, used))
+
+    monkeypatch.setattr(fitting, "constrain", constrain)
+    found = fitting._discover(model)
+    wanted = learned if useful and few_states == 8 else equations
+    assert found.predictor.gamma is wanted.gamma and found.constraint_fit is wanted
 
 
 @pytest.mark.slow

@@ -219,6 +219,8 @@ def test_a_lag_is_warned_of_also_where_commands_change_slowly(delay, slow):
     if delay:
         assert f"by about {0.1 * delay:.2g} s" in said[0]
         assert f"history={delay}" in said[0]
+        assert any("lag" in text for text in quality_warnings(data, delay - 1))
+        assert not any("lag" in text for text in quality_warnings(data, delay))
 
 
 def test_too_few_samples_say_nothing_of_a_lag():

@@ -7,6 +7,7 @@ import pytest
 
 from offmap.systems import bicycle, planar_quadrotor, rolling_disk, trailer, unicycle
 from offmap.tangent import tangent_frame
+from offmap.turning import find_turning
 
 SYSTEMS = [unicycle(), planar_quadrotor(), bicycle(), trailer(), rolling_disk()]
 
@@ -112,3 +113,14 @@ def test_a_closed_form_is_taken_only_where_it_is_the_march():
     assert tangent_frame(system.gamma, x, (2,), wrong).pattern is None
     two_left = np.array([[True, True, True]])  # one row, two directions: no cross product
     assert tangent_frame(system.gamma, x, (2,), two_left).pattern is None
+
+
+def test_a_row_that_vanishes_at_a_state_forbids_nothing_there():
+    """x₀ (x₀' + x₁') = 0 says nothing at x₀ = 0; it was divided by its length."""
+
+    def gamma(x):
+        return jnp.stack([x[0], x[0], 0.0 * x[0], 0.0 * x[0]])[None]
+
+    x = np.array([[0.0, 0.5, 0.1], [1.0, 0.0, 0.2]])
+    basis = jnp.array([[0.5**0.5, 0.0], [-(0.5**0.5), 0.0], [0.0, 1.0]])
+    assert find_turning(gamma, jnp.asarray(x[1]), basis, x, (2,)) is None

@@ -79,11 +79,7 @@ class Fit:
             report("saving")
             self.out.parent.mkdir(parents=True, exist_ok=True)
             model.save(self.out)
-        cautions += [
-            caution
-            for caution in quality_warnings(dataset)
-            if not (self.history and caution.startswith("lag:"))
-        ]
+        cautions += quality_warnings(dataset, self.history)
         seconds = clock.perf_counter() - begin
         numbers = write_json(
             self.out.with_suffix(".json"), _numbers(model, errors, cautions, seconds)

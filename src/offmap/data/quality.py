@@ -17,15 +17,18 @@ _LAG_GAIN = 0.2  # share of what commands leave unexplained that a lag must expl
 _LAG_EFFECT = 0.01  # and of the whole variance of x'
 
 
-def quality_warnings(dataset: Dataset) -> list[str]:
-    """Sentences on little excitation, lag and near-duplicate trajectories; none if all is well."""
+def quality_warnings(dataset: Dataset, history: int = 0) -> list[str]:
+    """Sentences on little excitation, lag and near-duplicate trajectories; none if all is well.
+
+    A lag that a `history` of so many past commands covers is none.
+    """
     samples = dataset.samples()
     inputs = np.concatenate([samples.x, samples.u], axis=1)
     return [
         *_standstill(samples.xdot),
         *_few_levels(samples.u, dataset.control_names),
         *_aligned(inputs, dataset.input_names),
-        *_lagging(dataset),
+        *_lagging(dataset, history),
         *_repeated(dataset),
     ]
 
@@ -60,10 +63,10 @@ def _aligned(inputs: Float[np.ndarray, "N d"], names: tuple[str, ...]) -> list[s
     ]
 
 
-def _lagging(dataset: Dataset) -> list[str]:
+def _lagging(dataset: Dataset, history: int) -> list[str]:
     """Whether commands of a while ago explain the motion far better than those of now."""
     lag = None if dataset.history else command_lag(dataset)
-    if lag is None or not lag.steps:
+    if lag is None or lag.steps <= history:
         return []
     gain = lag.left_at_once - lag.left
     if gain < _LAG_GAIN * lag.left_at_once or gain < _LAG_EFFECT:

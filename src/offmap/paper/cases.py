@@ -25,6 +25,8 @@ from offmap.systems import (
     trailer,
 )
 
+_RIGHT = 1e-3  # radians between learned and true rows that count as right
+
 
 @dataclass(frozen=True)
 class Case:
@@ -76,6 +78,11 @@ class Case:
         x = jax.vmap(self.system.normalise)(jnp.concatenate(points))
         true = np.asarray(jax.vmap(self.system.gamma)(x))
         return largest_angle(model.constraints.gamma(np.asarray(x)), true)
+
+
+def right_rows(found: dict[str, Any]) -> bool:
+    """Whether a judgement says that c is right and every row within 1e-3 rad of the true ones."""
+    return found["c"] == found["c_true"] and (found["angle"] or 0.0) <= _RIGHT
 
 
 def noise_adder(
