@@ -27,7 +27,7 @@ from offmap.paper.protocol import ROWS
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 SHOWN = (0.5, 0.9, 0.95)
-SYSTEMS = ("unicycle", "tanh", "slip", "bicycle", "quadrotor")
+SYSTEMS = ("unicycle", "tanh", "tanh0", "slip", "bicycle", "trailer", "disk", "quadrotor")
 FEW = 150  # flights of two steps from which the quadrotor is learned
 PLACES = {"ID": ROWS[0], "OOD": ROWS[1]}
 EVERY = 10  # steps between the states that are judged

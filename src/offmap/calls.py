@@ -9,6 +9,12 @@ import jax
 import jax.numpy as jnp
 
 
+@eqx.filter_jit
+def at_each(f: Callable[..., Any], *arrays: Any) -> Any:
+    """F of every row of the arrays, as one program."""
+    return jax.vmap(f)(*arrays)
+
+
 class Unpacked:
     """A module as the arrays it holds, on their device, and everything else.
 

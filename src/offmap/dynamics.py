@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from offmap.calls import at_each
 from offmap.data import Samples
 from offmap.gp import AbstractGPs, GPConfig, IndependentGPs, compact, complete, fit_gps, fold_in
 from offmap.mlp import MLPConfig, fit_mlp
@@ -115,12 +116,7 @@ def _in_base(samples: Samples, primary: int, config: GPConfig) -> np.ndarray:
 def reduced_inputs(samples: Samples, reduction: Reduction) -> Float[np.ndarray, "N r"]:
     """What the GPs see of each sample's (x, u)."""
     z = np.concatenate([samples.x, samples.u], axis=1)
-    return np.asarray(_reduced(reduction, z))
-
-
-@eqx.filter_jit
-def _reduced(reduction, z):
-    return jax.vmap(reduction)(z)
+    return np.asarray(at_each(reduction, z))
 
 
 def targets(samples: Samples, frame: TangentFrame | None) -> Float[np.ndarray, "N p"]:

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from offmap.calls import at_each
 from offmap.data import Dataset, Samples
 from offmap.dynamics import Dynamics, fit_dynamics
 from offmap.gp import GPConfig, KernelName
@@ -62,7 +63,7 @@ def trajectory_errors(model: Model) -> dict[str, HeldOut]:
     errors = {}
     for name, candidate in _variants(model, inside).items():
         refitted = candidate.conditioned_on(inside)
-        predicted = _predict(refitted, outside.x, outside.u)
+        predicted = at_each(refitted, outside.x, outside.u)
         states = _rollouts(refitted, true[:, 0], controls, dataset.dt, model.config.integrator)
         off = _apart(np.asarray(states), true, dataset)
         errors[name] = HeldOut(
@@ -136,7 +137,7 @@ def edge_error(
     for edge in folds:
         middle, outside = samples.take(own[~edge]), samples.take(own[edge])
         refitted = predictor.conditioned_on(middle)
-        predicted = _predict(refitted, outside.x, outside.u)
+        predicted = at_each(refitted, outside.x, outside.u)
         error = (np.asarray(predicted) - outside.xdot) / np.where(spread > 0, spread, 1.0)
         errors.append(by_group(error, outside.trajectory))
     return np.concatenate(errors)
@@ -191,11 +192,6 @@ def _apart(a: np.ndarray, b: np.ndarray, dataset: Dataset) -> np.ndarray:
     off, angles = a - b, list(dataset.angle_indices)
     off[..., angles] = np.arctan2(np.sin(off[..., angles]), np.cos(off[..., angles]))
     return off
-
-
-@eqx.filter_jit
-def _predict(predictor, x, u):
-    return jax.vmap(predictor)(x, u)
 
 
 @eqx.filter_jit

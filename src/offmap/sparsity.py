@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from offmap.calls import at_each
 from offmap.features import Features
 from offmap.gp import GPConfig, edge_errors, fit_gps
 from offmap.pseudometric import (
@@ -56,7 +57,7 @@ def find_sparsity(
     alone would drop inputs that enter evenly, such as an angle through its cosine: the partner of
     a point may then be its mirror image.
     """
-    seen = inputs if features is None else np.asarray(jax.vmap(features)(jnp.asarray(inputs)))
+    seen = inputs if features is None else np.asarray(at_each(features, inputs))
     seen_names = names if features is None else features.names
     metric = fit_pseudometric(seen, outputs, seen_names, key=key, config=config)
     reduction = retained_inputs(metric, config.threshold, features)
@@ -107,7 +108,7 @@ def _keeping(
     kept: set[str], names: tuple[str, ...], owner: np.ndarray, features: Features | None
 ) -> Reduction:
     chosen = [i for i, name in enumerate(names) if name in kept]
-    matrix = jnp.eye(len(owner))[np.isin(owner, chosen)]
+    matrix = jax.device_put(np.eye(len(owner))[np.isin(owner, chosen)])
     return Reduction(matrix, tuple(names[i] for i in chosen), features)
 
 

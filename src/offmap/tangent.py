@@ -159,8 +159,8 @@ def tangent_frame(
         frame = replace(frame, steps=int(np.clip(np.ceil(turn / _TURN), 1, _MOST_STEPS)))
     pattern = None if mentions is None else _pattern(frame, mentions)
     closed = replace(frame, pattern=pattern)
-    probes = jnp.asarray(np.asarray(origin) + away)
-    return closed if pattern and _difference(frame, closed, probes) < _SAME else frame
+    probes = np.asarray(origin) + away
+    return closed if pattern and float(_difference(frame, closed, probes)) < _SAME else frame
 
 
 def _pattern(frame: TangentFrame, mentions: Bool[np.ndarray, "c n"]) -> Pattern | None:
@@ -181,7 +181,7 @@ def _pattern(frame: TangentFrame, mentions: Bool[np.ndarray, "c n"]) -> Pattern 
     if sorted(j for j in columns if j >= 0) != free or columns.count(-1) != bool(rows):
         return None
     pattern = Pattern(tuple(told), columns, tuple(rows), left, 1.0)
-    here = np.asarray(pattern(frame.gamma(frame.origin))[0])
+    here = np.asarray(_closed_basis(pattern, frame.gamma, frame.origin))
     sign = float(np.sign(np.sum(here * basis, axis=0)[columns.index(-1)])) if rows else 1.0
     return Pattern(tuple(told), columns, tuple(rows), left, sign)
 
@@ -210,6 +210,11 @@ def _difference(first, second, x):
         return jnp.maximum(*differences)
 
     return jnp.max(jax.vmap(apart)(x))
+
+
+@eqx.filter_jit
+def _closed_basis(pattern, gamma, x):
+    return pattern(gamma(x))[0]
 
 
 @eqx.filter_jit
@@ -267,4 +272,4 @@ def _tidy(basis: np.ndarray) -> Array:
         column = remaining[:, axis] / np.sqrt(remaining[axis, axis])
         remaining = remaining - np.outer(column, column)
     left, _, right = np.linalg.svd(projector[:, sorted(chosen)], full_matrices=False)
-    return jnp.asarray(left @ right)
+    return jax.device_put(left @ right)

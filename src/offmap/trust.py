@@ -10,11 +10,11 @@ is then the ratio of the expected error among the data to that at the query.
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from offmap.calls import at_each
 from offmap.data import Samples
 from offmap.dynamics import Dynamics, reduced_inputs
 from offmap.gp.selection import edge_points
@@ -84,9 +84,9 @@ def fit_trust(
     again = predictor.conditioned_on(known)
     at = jnp.asarray(unknown.x), jnp.asarray(unknown.u)
     spread = samples.xdot[own].std(axis=0)
-    errors = np.asarray(_over(again, *at)) - unknown.xdot
+    errors = np.asarray(at_each(again, *at)) - unknown.xdot
     errors = np.sqrt(np.mean((errors / np.where(spread > 0, spread, 1.0)) ** 2, axis=1))
-    distance = np.asarray(_over(_around(known, dynamics, rate).distance, *at))
+    distance = np.asarray(at_each(_around(known, dynamics, rate).distance, *at))
     usual = float(np.quantile(distance[~edge[out]], _USUAL))
     doubling = doubling_distance(np.maximum(distance - usual, 0.0), errors)
     return _around(samples, dynamics, rate, usual, doubling)
@@ -129,8 +129,3 @@ def _rate(
     unit = np.linalg.pinv(np.asarray(dynamics.reduction.matrix)) / np.asarray(metric.scale)[:, None]
     squared = np.sum(unit * (np.asarray(metric.P) @ unit), axis=0)
     return np.sqrt(np.maximum(squared, _LIGHTEST * alike**2))
-
-
-@eqx.filter_jit
-def _over(f, x, u):
-    return jax.vmap(f)(x, u)

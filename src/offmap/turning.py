@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from itertools import permutations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from offmap.calls import at_each
 from offmap.types import Gamma
 
 _SAME = 1e-8  # share of a row of Γ that a turned basis may have left over
@@ -42,7 +42,7 @@ def find_turning(
     What a robot cannot do is then the same in its own frame at every heading, and so should be the
     coordinates of what it can do. A basis that is tangent everywhere without a turn needs none.
     """
-    G = np.asarray(jax.vmap(gamma)(jnp.asarray(x)))[:, :, :-1]
+    G = np.asarray(at_each(gamma, x))[:, :, :-1]
     length = np.linalg.norm(G, axis=2, keepdims=True)
     G = G / np.where(length > 0, length, 1.0)  # what vanishes at a state forbids nothing there
     start = np.asarray(basis)

@@ -304,3 +304,12 @@ def test_of_two_laws_that_data_cannot_tell_apart_none_is_believed():
     assert near_hover(0.05) == rates
     (law,) = near_hover(0.2) - rates  # enough to see that vx' + g sin(phi) depends on it
     assert "sin(phi)·vz'" in law and "cos(phi)·vx'" in law
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_of_exact_data_are_exact_to_round_off(seed):
+    """Gravity in the quadrotor's fourth row: products of terms alone would give twelve digits."""
+    rows, _ = found(planar_quadrotor(), count=1000, seed=seed)
+    weights = [row.weights[row.weights != 0] for row in rows]
+    (with_gravity,) = [np.abs(w) for w in weights if len(w) == 3]
+    assert np.max(np.abs(np.sort(with_gravity)[:2] * 9.81 - 1)) < 5e-15

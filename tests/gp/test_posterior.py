@@ -12,6 +12,7 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from offmap.gp import RBF, Linear, Sum
 from offmap.gp.expansion import Scaling
+from offmap.gp.induced import induce
 from offmap.gp.likelihood import JITTER
 from offmap.gp.posterior import condition, extend, most_likely_noise
 
@@ -297,3 +298,24 @@ def test_extension_learns_the_noise_given_what_is_known_before(base, extended):
             assert value < negative_log_density(other, covariance, innovation)
     # The rest of the posterior is the same as with that level given.
     assert_same(learned, extend(base, FURTHER_X, FURTHER_Y, learned.noise[:, N]), 1e-6)
+
+
+@pytest.mark.parametrize("by_centres", [False, True])
+def test_noisy_points_do_not_move_what_is_known_exactly(by_centres):
+    """Two straight functions, one known to round-off and one from noisy data: only it may move."""
+    rng = np.random.default_rng(3)
+    x, further = rng.normal(size=(200, d)), 3 + rng.normal(size=(25, d))
+    line = np.array([[0.4, -1.3], [1.0, 0.2]])
+    y = x @ line + np.array([0.0, 0.5]) * rng.normal(size=(200, p))
+    noisy = further @ line + 0.1 * rng.normal(size=(25, p))
+    kernel = stacked(*[Linear(jnp.zeros(d), jnp.zeros(()))] * p)
+    scaling = Scaling.of(x, y)
+    before = condition(kernel, jnp.array([1e-10, 0.1]), scaling, x, y)
+    if by_centres:
+        before, complete = induce(before, x, y, most=20)
+        assert complete
+    after = before.extended(further, noisy, None)
+    known, moved = (np.asarray(jax.vmap(gps)(jnp.asarray(further))) for gps in (before, after))
+    deviation = np.sqrt(np.asarray(jax.vmap(before.variance)(jnp.asarray(further))))
+    assert np.max(np.abs(moved - known)[:, 0]) < 1e-12
+    assert np.max(np.abs(moved - known)[:, 1]) > 0.1 * np.min(deviation[:, 1])

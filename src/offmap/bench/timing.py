@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-MIN_COMPILE_SECONDS = "0.05"  # what the command line keeps in its cache
+MIN_COMPILE_SECONDS = "0"  # what the command line keeps in its cache
 
 
 def cores() -> int:

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from offmap.calls import at_each
 from offmap.constraint.learned import ConstraintFit
 from offmap.constraint.normal_space import NormalSpace
 from offmap.constraint.projector import projectors
@@ -37,13 +35,10 @@ def choose_representation(
     outside = NormalSpace(space.x[edge], space.basis[edge], space.singular_values)
     true, errors = projectors(outside, units), {}
     for name, fit in fits.items():
-        rows = np.asarray(_rows(fit(middle).gamma, jnp.asarray(outside.x)))
+        gamma = fit(middle).gamma
+        assert gamma is not None  # of a space of c > 0
+        rows = np.asarray(at_each(gamma, outside.x))
         learned = projectors(NormalSpace(outside.x, rows, space.singular_values), units)
         errors[name] = np.sum((learned - true) ** 2, axis=(1, 2)) / (2 * space.c)
     winner = level_with_best(errors, _FLOOR)[0]
     return fits[winner](space), winner, root_mean(errors)
-
-
-@eqx.filter_jit
-def _rows(gamma, x):
-    return jax.vmap(gamma)(x)

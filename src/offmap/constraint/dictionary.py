@@ -101,7 +101,7 @@ def discover(
             continue
         for one in (grown(search, candidate, accepted), candidate):
             if different(one) and not steerable(one):
-                accepted.append(_tied(search, one, groups))
+                accepted.append(_polished(search, _tied(search, one, groups)))
                 lengths.append(len(candidate.support))
                 break
         if len(accepted) == xdot.shape[1]:
@@ -167,10 +167,10 @@ def _term_errors(
     Residuals within a group may be alike, and differ in size between groups: the sandwich over
     groups, which is White's where every sample is a group.
     """
-    support, largest = candidate.support, _largest(search, candidate)
+    support = candidate.support
     raw = candidate.weights / search.size[support]
     raw = raw / np.abs(np.einsum("t,tkq->kq", raw, search.terms[support])).max()  # as in `_row`
-    free = np.setdiff1d(np.arange(len(support)), [largest, *candidate.tied])
+    free = _free(search, candidate)
     values = search.values[:, support] * search.size[support]
     residual = values @ raw
     scores = np.zeros((groups.max() + 1, len(free)))
@@ -189,6 +189,32 @@ def _largest(search: Search, candidate: Candidate) -> int:
     size = np.abs(candidate.weights / search.size[candidate.support])
     size[list(candidate.tied)] = 0.0
     return int(np.argmax(size))
+
+
+def _free(search: Search, candidate: Candidate) -> Int[np.ndarray, " f"]:
+    """Terms whose weights are fitted: neither the largest nor tied to it."""
+    fixed = [_largest(search, candidate), *candidate.tied]
+    return np.setdiff1d(np.arange(len(candidate.support)), fixed)
+
+
+def _polished(search: Search, candidate: Candidate) -> Candidate:
+    """The candidate after one step of Newton's method towards the least ratio.
+
+    Products of terms lose half of the digits that the samples have. The residual of each sample
+    does not, so that weights of exact data come out exact to round-off.
+    """
+    support, free = candidate.support, _free(search, candidate)
+    here = np.ix_(support, support)
+    residual = search.values[:, support] @ candidate.weights
+    expected = max(float(candidate.weights @ search.noise[here] @ candidate.weights), 1e-300)
+    noise = np.mean(residual**2) / expected * search.noise[here]
+    slope = residual @ search.values[:, support] / len(residual) - noise @ candidate.weights
+    curvature = (search.gram[here] - noise)[np.ix_(free, free)]
+    if not len(free) or np.linalg.eigvalsh(curvature)[0] <= _ROUND_OFF * np.trace(curvature):
+        return candidate
+    weights = candidate.weights.copy()
+    weights[free] -= np.linalg.solve(curvature, slope[free])
+    return replace(candidate, weights=weights)
 
 
 def _tied(search: Search, candidate: Candidate, groups: Int[np.ndarray, " N"]) -> Candidate:

@@ -1,11 +1,10 @@
 """How far a constraint may be off, from the motions it was fitted to: its weights and its form."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.stats import f as f_distribution
 
+from offmap.calls import at_each
 from offmap.constraint.library import DictionaryConstraint
 from offmap.data import Samples
 from offmap.types import Gamma
@@ -24,7 +23,7 @@ def weight_doubt(
     In each row the largest weight is fixed, and the covariance of the others is that of least
     squares with residuals whose size differs from sample to sample (White's sandwich).
     """
-    phi = np.asarray(jax.vmap(gamma.library)(jnp.asarray(x)))
+    phi = np.asarray(at_each(gamma.library, x))
     right = np.concatenate([xdot, np.ones((len(x), 1))], axis=1)
     directions = []
     for i, row in enumerate(np.asarray(gamma.weights)):
@@ -53,11 +52,10 @@ def misfit(gamma: Gamma, samples: Samples) -> Float[np.ndarray, " c"]:
     (1, u, u uᵀ) explain of it, beyond chance, is not noise: the equation is wrong by as much.
     """
     own = samples.take(np.arange(len(samples))[:: max(1, len(samples) // _POINTS)])
-    x = jnp.asarray(own.x)
-    rows = np.asarray(jax.vmap(gamma)(x))
+    rows = np.asarray(at_each(gamma, own.x))
     of_state = _standardised(own.x)
     if isinstance(gamma, DictionaryConstraint):
-        of_state = np.asarray(jax.vmap(gamma.library)(x))
+        of_state = np.asarray(at_each(gamma.library, own.x))
     v = _standardised(own.u)
     pairs = [v[:, i] * v[:, j] for i in range(1, v.shape[1]) for j in range(i, v.shape[1])]
     known = _products(of_state, np.concatenate([v, np.stack(pairs, axis=1)], axis=1))

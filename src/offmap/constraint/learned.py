@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from offmap.calls import at_each
 from offmap.constraint.basis import align_signs, rref, unit_rows
 from offmap.constraint.dictionary import DictionaryRow, discover, equation_of, inputs_of
 from offmap.constraint.equations import Equation
@@ -219,7 +220,7 @@ def fit_dictionary(
     """
     own = np.flatnonzero(samples.source == primary)
     own = own[np.asarray(jax.random.permutation(key, len(own)))[: config.search_samples]]
-    features = np.asarray(_features(library, samples.x[own]))
+    features = np.asarray(at_each(library, samples.x[own]))
     spread, size = _spread(samples.xdot[own]), np.sqrt(np.mean(samples.xdot[own] ** 2, axis=0))
     rows: list[DictionaryRow] = []
     least = noise * spread
@@ -248,11 +249,6 @@ def fit_dictionary(
         tuple(inputs_of(row, library) for row in rows),
         tuple(equation_of(row, library) for row in rows),
     )
-
-
-@eqx.filter_jit
-def _features(library, x):
-    return jax.vmap(library)(x)
 
 
 def _fit_row(

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from offmap.calls import at_each
 from offmap.constraint.learned import ConstraintConfig, ConstraintFit
 from offmap.constraint.normal_space import NormalSpace
 from offmap.features import Features
@@ -115,7 +116,7 @@ def fit_projector(
         check=_SLOPE,
     )
     reduction = found.reduction
-    z = np.asarray(jax.vmap(reduction)(jnp.asarray(space.x)))
+    z = np.asarray(at_each(reduction, space.x))
     kernel, _ = choose_kernel(z, entries, _KERNELS, key=gp_key, config=config.gp)
     source = np.zeros(len(z), dtype=int)
     gps = fit_gps(z, entries, source, key=gp_key, config=replace(config.gp, kernel=kernel))

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 from offmap.gp.expansion import AbstractGPs, Scaling
 from offmap.gp.kernels import AbstractKernel
 from offmap.gp.pivots import pivoted_factor
-from offmap.gp.posterior import most_likely_noise
+from offmap.gp.posterior import most_likely_noise, tell_nothing
 
 _BLOCK = 4096  # samples that enter the factorisation at once
 _CANDIDATES = 8000  # samples among which centres are sought
@@ -97,7 +97,7 @@ class InducedGPs(AbstractGPs):
         if noise is None:
             few = slice(None, None, -(-len(x) // _NOISE_POINTS))
             z, targets = self.scaling.standardised_x(x[few]), self.scaling.standardised_y(y[few]).T
-            noise = _noises(self.kernel, self.x, corner, now, z, targets)
+            noise = _noises(self.kernel, self.x, corner, now, z, targets, len(x) / len(z))
         learned = self._with(x, y, now, noise)
         return self._knowing(corner, base, learned, (self.samples[0], self.samples[1] + len(x)))
 
@@ -218,13 +218,15 @@ def _alpha(corner, known):
 
 
 @eqx.filter_jit
-def _noises(kernel, centres, corner, known, z, targets):
-    """The likeliest noise variance of further samples, for each output."""
+def _noises(kernel, centres, corner, known, z, targets, times):
+    """The likeliest noise variance of `times` as many samples; infinite if they tell nothing."""
 
     def output(kernel, corner, root, right, target):
         phi = _features(kernel, centres, corner, z)
         left = solve_triangular(root, phi, trans=1)
         unexplained = kernel(z, z) - phi.T @ phi
-        return most_likely_noise(unexplained + left.T @ left, target - left.T @ right)
+        covariance = unexplained + left.T @ left
+        noise = most_likely_noise(covariance, target - left.T @ right)
+        return jnp.where(tell_nothing(times * covariance, noise), jnp.inf, noise)
 
     return eqx.filter_vmap(output)(kernel, corner, known.root, known.right, targets)

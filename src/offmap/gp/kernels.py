@@ -152,7 +152,7 @@ class Product(AbstractKernel):
         return self.first.variance(a) * self.second.variance(a)
 
 
-def _full(shape: int | tuple[()], value: float | np.floating) -> Array:
+def _full(shape: int | tuple[int, ...], value: float | np.floating) -> Array:
     """An array of equal numbers, without the program that `jnp.full` would compile."""
     return jax.device_put(np.full(shape, value))
 
@@ -204,18 +204,8 @@ def bounds(kernel: AbstractKernel) -> tuple[AbstractKernel, AbstractKernel]:
     if isinstance(kernel, Cosine):
         return _between(kernel, (np.log(1.0), np.log(1e-6)), (np.log(1e2), np.log(1e5)))
     if isinstance(kernel, ControlAffine):
-        return tuple(  # type: ignore[return-value]
-            ControlAffine(
-                jnp.full_like(kernel.log_lengthscale, np.log(lengthscale)),
-                jnp.full_like(kernel.log_slope, np.log(slope)),
-                jnp.full_like(kernel.log_weights, np.log(weight))
-                .at[0]
-                .set(np.log(weight) if kernel.smooth else _NOTHING + np.sign(weight - 1)),
-                kernel.controls,
-                kernel.smooth,
-            )
-            for lengthscale, slope, weight in ((0.05, 1e-6, 1e-12), (1e3, 1e2, 1e5))
-        )
+        ends = ((0.05, 1e-6, 1e-12), (1e3, 1e2, 1e5))
+        return tuple(_control_affine(kernel, *end) for end in ends)  # type: ignore[return-value]
     if isinstance(kernel, (Sum, Product)):
         (low1, high1), (low2, high2) = bounds(kernel.first), bounds(kernel.second)
         return type(kernel)(low1, low2), type(kernel)(high1, high2)
@@ -230,9 +220,25 @@ def _between(
     def filled(values: tuple[float, float]) -> AbstractKernel:
         per_input, scalar = values
         leaves = [
-            jnp.full(name.shape, per_input if name.ndim else scalar)
+            _full(name.shape, per_input if name.ndim else scalar)
             for name in (getattr(kernel, field) for field in kernel.__dataclass_fields__)
         ]
         return type(kernel)(*leaves)
 
     return filled(low), filled(high)
+
+
+def _control_affine(
+    kernel: ControlAffine, lengthscale: float, slope: float, weight: float
+) -> ControlAffine:
+    """The kernel with its parameters at the given values."""
+    weights = np.full_like(kernel.log_weights, np.log(weight))
+    if not kernel.smooth:
+        weights[0] = _NOTHING + np.sign(weight - 1)
+    return ControlAffine(
+        _full(kernel.log_lengthscale.shape, np.log(lengthscale)),
+        _full(kernel.log_slope.shape, np.log(slope)),
+        jax.device_put(weights),
+        kernel.controls,
+        kernel.smooth,
+    )

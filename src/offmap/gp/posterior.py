@@ -14,11 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from offmap.gp.expansion import AbstractGPs, Scaling
 from offmap.gp.kernels import AbstractKernel
 from offmap.gp.likelihood import JITTER
+
+_NEXT_TO_NOTHING = 1e-4  # nats
 
 
 class IndependentGPs(AbstractGPs):
@@ -171,7 +173,8 @@ def extend(
 ) -> IndependentGPs:
     """Fold further points in; with `noise=None` their noise level is learned for each output.
 
-    The level maximises the likelihood of the new points given all that is known before them.
+    The level maximises the likelihood of the new points given all that is known before them. An
+    output of which they tell nothing keeps its mean.
     """
     gps._check_factor()
     z, targets = jax.device_put(gps.scaling.standardised_x(x)), gps.scaling.standardised_y(y).T
@@ -216,6 +219,7 @@ def _extend_output(kernel, base, cross, extension, residual, x, z, target, noise
     innovation = target - reduced.T @ residual
     if noise is None:
         noise = most_likely_noise(covariance, innovation)
+        innovation = jnp.where(tell_nothing(covariance, noise), 0.0, innovation)
     factor, jittered = _factor(covariance, noise, jnp.mean(kernel.variance(z)))
     cross = jnp.concatenate([cross, reduced[:before]], axis=1)
     extension = _stack_lower(extension, reduced[before:], factor)
@@ -255,6 +259,15 @@ def most_likely_noise(
         low, high = grid[jnp.maximum(best - 1, 0)], grid[jnp.minimum(best + 1, len(grid) - 1)]
         grid = jnp.linspace(low, high, 40)
     return jnp.exp(grid[jnp.argmin(jax.vmap(negative)(grid))])
+
+
+def tell_nothing(covariance: Float[Array, "E E"], noise: Float[Array, ""]) -> Bool[Array, ""]:
+    """Whether points of this noise level say next to nothing about a function known this well.
+
+    ½ log |I + K/σ²| ≤ tr K/2σ² bounds what they say, and with it how far they can rightly move the
+    mean: by a hundredth of its standard deviation. What they would move beyond that is round-off.
+    """
+    return jnp.trace(covariance) < 2 * _NEXT_TO_NOTHING * noise
 
 
 def _factor(

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from offmap.calls import at_each
 from offmap.gp.expansion import AbstractGPs
 from offmap.gp.fit import GPConfig, fit_gps
 from offmap.gp.kernels import KernelName
@@ -84,7 +83,7 @@ def choose_kernel(
             config=replace(config, kernel=name),
             controls=controls,
         )
-        error = (np.asarray(_mean_at(gps, x[edge])) - y[edge]) / spread
+        error = (np.asarray(at_each(gps, x[edge])) - y[edge]) / spread
         errors[name] = by_group(error, None if groups is None else groups[edge])
         if groups is not None:
             inside = _inside_errors(gps, x, y, groups, edge, spread)
@@ -125,7 +124,7 @@ def _inside_errors(
     inner = groups_by_reach(x[~edge], groups[~edge])
     for fold in np.array_split(inner, min(_FOLDS, len(inner))):
         out = np.isin(groups, fold)
-        mean = _mean_at(gps.conditioned(x[~out], y[~out]), jnp.asarray(x[out]))
+        mean = at_each(gps.conditioned(x[~out], y[~out]), jnp.asarray(x[out]))
         errors.append(by_group((np.asarray(mean) - y[out]) / spread, groups[out]))
     return np.concatenate(errors)
 
@@ -155,11 +154,6 @@ def edge_errors(
     for seen in candidates:
         source = np.zeros(int(np.sum(~edge)), dtype=int)
         gps = fit_gps(seen[~edge], y[~edge], source, key=key, config=config)
-        error = (np.asarray(_mean_at(gps, jnp.asarray(seen[edge]))) - y[edge]) / spread
+        error = (np.asarray(at_each(gps, jnp.asarray(seen[edge]))) - y[edge]) / spread
         errors.append(float(np.sqrt(np.mean(error**2))))
     return errors
-
-
-@eqx.filter_jit
-def _mean_at(gps, x):
-    return jax.vmap(gps)(x)

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from offmap.calls import at_each
 from offmap.data import Dataset, Samples, Trajectory
 from offmap.gp import RBF
 from offmap.gp.expansion import Scaling
@@ -72,12 +71,7 @@ def gaussian_process(offline: Dataset, online: Trajectory, *, ard: bool) -> Fiel
         noise_floor=_NOISE_FLOOR,
     )
     gps = condition(kernel, noise, scaling, z, samples.xdot).mean_only()
-    return lambda x, u: np.asarray(_mean(gps, np.concatenate([x, u], axis=1)))
-
-
-@eqx.filter_jit
-def _mean(gps, z):
-    return jax.vmap(gps)(z)
+    return lambda x, u: np.asarray(at_each(gps, np.concatenate([x, u], axis=1)))
 
 
 def least_squares(offline: Dataset, online: Trajectory) -> Field:

@@ -82,12 +82,14 @@ def fit_pseudometrics(
         ]
     )
     factors, losses = _train(
-        jnp.asarray(z), jnp.asarray(partners), jax.random.split(key, len(outputs)), config
+        jax.device_put(z), jax.device_put(partners), jax.random.split(key, len(outputs)), config
     )
-    P = jnp.einsum("kji,kjl->kil", factors, factors)
-    P = P / jnp.max(jnp.abs(P), axis=(1, 2), keepdims=True)
+    factors = np.asarray(factors)
+    P = np.swapaxes(factors, 1, 2) @ factors
+    P = P / np.max(np.abs(P), axis=(1, 2), keepdims=True)
+    P, scale, losses = jax.device_put((list(P), scale, list(np.asarray(losses))))
     return [
-        Pseudometric(P_k, jnp.asarray(scale), loss, config.form == "diagonal", tuple(names))
+        Pseudometric(P_k, scale, loss, config.form == "diagonal", tuple(names))
         for P_k, loss in zip(P, losses, strict=True)
     ]
 

@@ -34,15 +34,15 @@ class Pseudometric(eqx.Module):
     def weights(self) -> np.ndarray:
         """Weight of each direction, largest 1: the diagonal of P, or its eigenvalues, falling."""
         if self.diagonal:
-            return np.asarray(jnp.diag(self.P))
-        eigenvalues = np.asarray(jnp.linalg.eigvalsh(self.P))[::-1]
+            return np.diag(np.asarray(self.P))
+        eigenvalues = np.linalg.eigvalsh(np.asarray(self.P))[::-1]
         return eigenvalues / eigenvalues[0]
 
     @property
     def input_weights(self) -> dict[str, float]:
         """Weight of each input by name; an angle seen as (sin, cos) has the heavier of the two."""
         weights: dict[str, float] = {}
-        for name, weight in zip(self.names, np.asarray(jnp.diag(self.P)), strict=True):
+        for name, weight in zip(self.names, np.diag(np.asarray(self.P)), strict=True):
             raw = name[4:-1] if name.startswith(("sin(", "cos(")) else name
             weights[raw] = max(weights.get(raw, 0.0), float(weight))
         return weights

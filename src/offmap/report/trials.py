@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.spatial import cKDTree
 
+from offmap.calls import at_each
 from offmap.data.trajectory import unwrap
 from offmap.features import Features
 from offmap.gp.selection import edge_points
@@ -190,7 +191,7 @@ def _one_step(
     samples, dataset = model.dataset.samples(), model.dataset
     features = Features(dataset.input_names, dataset.angle_indices)
     inputs = np.concatenate([samples.x, samples.u], axis=1)
-    seen = np.asarray(jax.vmap(features)(jnp.asarray(inputs)))
+    seen = np.asarray(at_each(features, inputs))
     seen = seen / spread(seen)
     distance, _ = cKDTree(seen[known]).query(seen[tested])
     size = spread(samples.xdot)
