@@ -60,13 +60,19 @@ def test_spread_grows_with_the_steps_and_not_with_their_root(model):
     assert spread[40] / spread[10] == pytest.approx(4.0, rel=0.25)
 
 
-def test_draws_obey_a_firm_constraint_each_its_own(model):
-    states = model.rollout(np.array([0.0, 0.0, 0.4]), np.full((5, 2), 0.3), samples=4)
+@pytest.mark.parametrize("apart", [0.0, 1e-3])
+def test_draws_obey_a_firm_constraint_each_its_own(model, apart):
+    """Of two weights, if one is not just the other; if it is, there is none to get wrong."""
+    gamma = model.predictor.gamma
+    weights = np.asarray(gamma.weights) * (1 - apart * (np.asarray(gamma.weights) < 0))
+    gamma = DictionaryConstraint(gamma.library, jnp.asarray(weights))
+    doubtful = with_predictor(model, Predictor(model.predictor.dynamics, gamma))
+    states = doubtful.rollout(np.array([0.0, 0.0, 0.4]), np.full((5, 2), 0.3), samples=4)
     velocity = np.diff(states, axis=1) / model.dataset.dt
-    for i, weights in enumerate(model.draw(4).weights):
-        rows = jax.vmap(DictionaryConstraint(model.predictor.gamma.library, weights))(
-            states[i, :-1]
-        )
+    drawn = doubtful.draw(4).weights
+    assert (drawn is None) == (apart == 0)
+    for i, weights in enumerate([gamma.weights] * 4 if drawn is None else drawn):
+        rows = jax.vmap(DictionaryConstraint(gamma.library, weights))(states[i, :-1])
         left = np.einsum("tcn,tn->tc", rows[..., :-1], velocity[i]) + rows[..., -1]
         np.testing.assert_allclose(left, 0.0, atol=1e-9)
 

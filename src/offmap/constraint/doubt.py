@@ -12,6 +12,7 @@ from offmap.types import Gamma
 _POINTS = 3000  # of larger data sets
 _SIGNIFICANCE = 1e-3  # less than this, and what is explained is no chance
 _DEPENDENT = 1e-6  # singular values below this share of the largest are none
+_EQUAL = 1e-12  # relative difference of weights that are meant to be equal
 _ROUND_OFF = 1e-9  # of the speed: smaller misfits are none
 
 
@@ -21,28 +22,35 @@ def weight_doubt(
     """Directions D of the weights' error: W + Σ εₑ Dₑ with ε ~ N(0, I) is as likely as W.
 
     In each row the largest weight is fixed, and the covariance of the others is that of least
-    squares with residuals whose size differs from sample to sample (White's sandwich).
+    squares with residuals whose size differs from sample to sample (White's sandwich). Weights of
+    one size are one weight: they were found to be equal, and are wrong together or not at all.
     """
     phi = np.asarray(at_each(gamma.library, x))
     right = np.concatenate([xdot, np.ones((len(x), 1))], axis=1)
     directions = []
     for i, row in enumerate(np.asarray(gamma.weights)):
-        support = np.argwhere(row != 0)
-        terms = np.stack([phi[:, k] * right[:, j] for k, j in support], axis=1)
-        size = np.abs([row[k, j] for k, j in support])
-        residual = terms @ np.array([row[k, j] for k, j in support])
-        free = [e for e in range(len(support)) if e != int(np.argmax(size))]
+        _, *free = _of_one_size(row)
         if not free:
             continue
-        inverse = np.linalg.pinv(terms[:, free])
+        residual = np.einsum("nk,nq,kq->n", phi, right, row, optimize=True)
+        terms = np.stack([np.einsum("nk,nq,kq->n", phi, right, one) for one in free], axis=1)
+        inverse = np.linalg.pinv(terms)
         left = np.linalg.svd(inverse * residual[None], full_matrices=False)
         factor = left[0] * left[1][None]  # factor factorᵀ = inverse diag(residual²) inverseᵀ
-        for column in factor.T:
-            direction = np.zeros_like(np.asarray(gamma.weights))
-            for e, value in zip(free, column, strict=True):
-                direction[i, support[e][0], support[e][1]] = value
-            directions.append(direction)
-    return np.array(directions).reshape(len(directions), *gamma.weights.shape)
+        found = np.zeros((len(free), *np.shape(gamma.weights)))
+        found[:, i] = np.einsum("fe,fkq->ekq", factor, np.stack(free))
+        directions.append(found)
+    return np.concatenate([np.zeros((0, *np.shape(gamma.weights))), *directions])
+
+
+def _of_one_size(row: Float[np.ndarray, "k q"]) -> list[Float[np.ndarray, "k q"]]:
+    """The signs of all weights of each size, largest first."""
+    size = np.abs(row)
+    sizes: list[float] = []
+    for value in np.sort(size[size > 0])[::-1]:
+        if not sizes or value < (1 - _EQUAL) * sizes[-1]:
+            sizes.append(float(value))
+    return [np.where(np.abs(size - value) <= _EQUAL * value, np.sign(row), 0) for value in sizes]
 
 
 def misfit(gamma: Gamma, samples: Samples) -> Float[np.ndarray, " c"]:
