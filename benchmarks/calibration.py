@@ -159,7 +159,7 @@ def draw(records: list[dict], path: Path) -> None:
             ax.plot(levels, covered, marker="o", ms=3, lw=1.2, label=name)
         ax.set(title=f"{kind}, {place}", xlabel="level [%]", xlim=(0, 100), ylim=(0, 102))
     axes[0].set_ylabel("truth within the interval [%]")
-    axes[-1].legend(frameon=False, fontsize=8, loc="upper left")
+    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, loc="outside right center")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 
