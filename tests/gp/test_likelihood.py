@@ -11,8 +11,9 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 from offmap.gp import RBF, Cosine, Linear, Product, Sum, log_marginal_likelihood
 from offmap.gp import triangular as module
 from offmap.gp.fit import _NOISE, maximise_likelihood
-from offmap.gp.kernels import bounds, kernel_named
-from offmap.gp.likelihood import JITTER
+from offmap.gp.kernels import bounds, kernel_named, starts
+from offmap.gp.likelihood import JITTER, turned, turned_log_likelihood
+from offmap.gp.straight import straight_terms, straight_variances
 
 N, d = 30, 2
 LENGTHSCALE, PERIOD, SLOPE = np.array([[0.7, 1.5], [3.0, 5.0], [0.3, 1.2]])
@@ -158,3 +159,26 @@ def test_the_inverse_by_blocks_is_the_inverse(monkeypatch):
         inverse = module.inverse_from_factor(jnp.linalg.cholesky(jnp.asarray(K)))
         np.testing.assert_allclose(inverse @ K, np.eye(size), atol=1e-12)
         np.testing.assert_allclose(inverse, inverse.T, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["linear", "bilinear"])
+@pytest.mark.parametrize("count", [5, 60])
+@pytest.mark.parametrize("noise", [1e-5, 0.3])
+def test_turned_data_are_as_likely_and_as_steep(name, count, noise):
+    """Also with fewer points than terms, and with little noise (with less, the dense one errs)."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(count, 4))
+    y = x @ rng.normal(size=(4, 2)) + np.sqrt(noise) * rng.normal(size=(count, 2))
+    (kernel,) = starts(name, 4, (2, 3))
+    terms = straight_terms(kernel, x)
+
+    def dense(kernel, noise):
+        return log_marginal_likelihood(kernel, noise, jnp.asarray(x), jnp.asarray(y[:, 1]))
+
+    def few(kernel, noise):
+        return turned_log_likelihood(straight_variances(kernel), noise, turned(terms, y)[1])
+
+    found = [jax.value_and_grad(f, (0, 1))(kernel, jnp.asarray(noise)) for f in (dense, few)]
+    scale = float(abs(found[0][1][1])) + 1
+    for a, b in zip(*(jax.tree.leaves(one) for one in found), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9 * scale * noise)

@@ -28,7 +28,7 @@ found = {"devices": jax.device_count()}
 for name in ("rbf+linear", "affine"):
     parameters = kernel_named(name, 3, (2,)), np.log(1e-2)
     one, four = (
-        _negative_log_likelihood(parameters, x, y, mesh) for mesh in (None, device_mesh(4))
+        _negative_log_likelihood(parameters, (x, y), mesh) for mesh in (None, device_mesh(4))
     )
     found[name] = [np.append(ravel_pytree(g)[0], v).tolist() for v, g in (one, four)]
 fits = [

@@ -4,10 +4,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
 
 from offmap.gp import AbstractGPs, AbstractKernel, IndependentGPs, InducedGPs
 from offmap.gp.kernels import RBF, ControlAffine, Cosine, Linear, Product, Sum
+from offmap.gp.straight import straight_terms, straight_variances
 from offmap.pseudometric import Reduction
 from offmap.regressor import AbstractRegressor
 
@@ -102,8 +102,8 @@ def variance(casadi: Any, gps: AbstractGPs, x: Any) -> Any:
     for j in range(len(gps.alpha)):
         kernel = jax.tree.map(lambda leaf, j=j: np.asarray(leaf)[j], gps.kernel)
         known, unsure = _knowledge(gps, j)
-        straight = _straight(kernel, points)
-        if straight is None:
+        features = straight_terms(kernel, points)
+        if features is None:
             _check_factor(gps)
             column = _covariance(casadi, kernel, z, points)
             left = _prior_variance(casadi, kernel, z) - casadi.sumsqr(
@@ -112,7 +112,7 @@ def variance(casadi: Any, gps: AbstractGPs, x: Any) -> Any:
             if unsure is not None:
                 left = casadi.fmax(left, 0) + casadi.sumsqr(constant(casadi, unsure) @ column)
         else:
-            features, weights = straight
+            weights = np.asarray(straight_variances(kernel))
             terms = _terms(casadi, kernel, z)
             # Of the weights of the terms, given the data: the quadratic form is then never < 0.
             told = known @ (features * weights)
@@ -151,30 +151,8 @@ def _check_factor(gps: AbstractGPs) -> None:
         )
 
 
-def _straight(
-    kernel: AbstractKernel, points: np.ndarray
-) -> tuple[Float[np.ndarray, "N q"], Float[np.ndarray, " q"]] | None:
-    """Terms at the points and the prior variances of their weights; None: there are bumps."""
-    ones = np.ones((len(points), 1))
-    if isinstance(kernel, Linear):
-        variances = np.exp(2 * np.append(kernel.log_bias, kernel.log_slope))
-        return np.concatenate([ones, points], axis=1), variances
-    if not isinstance(kernel, ControlAffine):
-        return None
-    controls, others = _split(kernel, points.shape[1])
-    if kernel.smooth and others:
-        return None
-    v = np.concatenate([ones, points[:, controls]], axis=1)
-    w = np.concatenate([ones, points[:, others]], axis=1)
-    smooth, straight, flat = np.exp(np.asarray(kernel.log_weights))
-    flat = flat + smooth if kernel.smooth else flat  # a bump over no input is a constant
-    slopes = straight[:, None] * np.exp(2 * np.asarray(kernel.log_slope))[None]
-    variances = np.concatenate([flat[:, None], slopes], axis=1).ravel()
-    return (v[:, :, None] * w[:, None, :]).reshape(len(points), -1), variances
-
-
 def _terms(casadi: Any, kernel: AbstractKernel, z: Any) -> Any:
-    """The terms of `_straight` at z."""
+    """The terms of `straight_terms` at z."""
     if isinstance(kernel, Linear):
         return casadi.vertcat(1, z)
     controls, others = _split(kernel, z.shape[0])

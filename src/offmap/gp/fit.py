@@ -15,9 +15,15 @@ from scipy.optimize import minimize
 from offmap.gp.expansion import AbstractGPs, Scaling
 from offmap.gp.induced import induce
 from offmap.gp.kernels import AbstractKernel, KernelName, bounds, starts
-from offmap.gp.likelihood import log_marginal_likelihood
+from offmap.gp.likelihood import (
+    Turned,
+    log_marginal_likelihood,
+    turned,
+    turned_log_likelihood,
+)
 from offmap.gp.posterior import condition
 from offmap.gp.sharded import device_mesh, sharded_value_and_grad
+from offmap.gp.straight import straight_terms, straight_variances
 
 _NOISE = (1e-4, 1.0)  # variance of standardised outputs: start and upper bound of the search
 _FEW, _MANY = 192, 512  # centres: where they may say it all, and where they have to do
@@ -164,6 +170,9 @@ def maximise_likelihood(
     beginnings = [_flat((kernel, np.log(level))) for kernel in kernels for level in levels]
     leaves, structure = jax.tree.flatten((kernels[0], np.log(_NOISE[0])))
     mesh = device_mesh(devices) if devices > 1 else None
+    targets = np.ascontiguousarray(np.asarray(y).T)
+    terms = straight_terms(kernels[0], np.asarray(x)) if mesh is None else None
+    data = [(x, target) for target in targets] if terms is None else turned(terms, np.asarray(y))
     splits = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
     def unflatten(vector: np.ndarray) -> tuple[AbstractKernel, np.ndarray]:
@@ -171,9 +180,9 @@ def maximise_likelihood(
         shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
         return jax.tree.unflatten(structure, shaped)
 
-    def fit_output(target: Float[np.ndarray, " N"]) -> np.ndarray:
+    def fit_output(own: Turned | tuple[Array, np.ndarray]) -> np.ndarray:
         def objective(vector: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = _negative_log_likelihood(unflatten(vector), x, target, mesh)
+            value, gradient = _negative_log_likelihood(unflatten(vector), own, mesh)
             value, gradient = float(value), _flat(gradient)
             if np.isfinite(value) and np.all(np.isfinite(gradient)):
                 return value, gradient
@@ -191,21 +200,24 @@ def maximise_likelihood(
 
     # Programs of several devices wait for each other if they begin in different orders.
     with ThreadPoolExecutor(max_workers=1 if mesh else os.cpu_count()) as pool:
-        solutions = list(pool.map(fit_output, np.ascontiguousarray(np.asarray(y).T)))
+        solutions = list(pool.map(fit_output, data))
     fitted = [unflatten(solution) for solution in solutions]
     kernel, log_noise = jax.tree.map(lambda *leaf: jax.device_put(np.stack(leaf)), *fitted)
     return kernel, jnp.asarray(np.exp(log_noise))
 
 
 @eqx.filter_jit
-def _negative_log_likelihood(parameters, x, y, mesh):
+def _negative_log_likelihood(parameters, data, mesh):
     if mesh is not None:
         kernel, log_noise = parameters
+        x, y = data
         return sharded_value_and_grad(kernel, log_noise, x, y, mesh)
 
     def negative(parameters):
         kernel, log_noise = parameters
-        return -log_marginal_likelihood(kernel, jnp.exp(log_noise), x, y)
+        if isinstance(data, Turned):
+            return -turned_log_likelihood(straight_variances(kernel), jnp.exp(log_noise), data)
+        return -log_marginal_likelihood(kernel, jnp.exp(log_noise), *data)
 
     return jax.value_and_grad(negative)(parameters)
 

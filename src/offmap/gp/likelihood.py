@@ -1,7 +1,9 @@
 """The log marginal likelihood of one output and its gradient, at the cost of one factorisation."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from offmap.gp.kernels import AbstractKernel
@@ -28,6 +30,46 @@ def log_marginal_likelihood(
 ) -> Float[Array, ""]:
     """Log p(y | x) of a zero-mean GP with noise variance `noise`."""
     return _gaussian_log_density(noisy_covariance(kernel, noise, x), y)
+
+
+class Turned(eqx.Module):
+    """Data whose covariance is a sum over few terms, turned so that only few numbers meet them.
+
+    With the QR factorisation of the terms Φ = Q R, y has the part ρ = Qᵀy within their span, and
+    what is left of it is noise: the likelihood costs a factorisation of size q instead of N, and
+    loses no digits.
+    """
+
+    factor: Float[Array, "r q"]
+    """R."""
+    size: Float[Array, " q"]
+    """Mean square of each term."""
+    within: Float[Array, " r"]
+    """ρ."""
+    left: Float[Array, ""]
+    """‖y − Qρ‖²."""
+    beyond: Float[Array, ""]
+    """N − r."""
+
+
+def turned(terms: Float[np.ndarray, "N q"], y: Float[np.ndarray, "N p"]) -> list[Turned]:
+    """The data of each output, turned."""
+    Q, R = np.linalg.qr(terms)
+    within = Q.T @ y
+    left = np.sum((y - Q @ within) ** 2, axis=0)
+    size, beyond = np.mean(terms**2, axis=0), np.asarray(float(len(terms) - len(R)))
+    parts = ((R, size, rho, rest, beyond) for rho, rest in zip(within.T, left, strict=True))
+    return [Turned(*(jax.device_put(np.asarray(part)) for part in own)) for own in parts]
+
+
+def turned_log_likelihood(
+    variances: Float[Array, " q"], noise: Float[Array, ""], data: Turned
+) -> Float[Array, ""]:
+    """`log_marginal_likelihood` of terms whose weights have these prior variances."""
+    noise = noise + JITTER * (data.size @ variances)
+    K = (data.factor * variances[None]) @ data.factor.T + noise * jnp.eye(data.factor.shape[0])
+    noisy = data.beyond * jnp.log(2 * jnp.pi * noise) + data.left / noise
+    return _gaussian_log_density(K, data.within) - 0.5 * noisy
 
 
 @jax.custom_vjp

@@ -67,6 +67,34 @@ def compact(regressor: AbstractRegressor) -> AbstractRegressor:
     )
 
 
+def straight_terms(
+    kernel: AbstractKernel, x: Float[np.ndarray, "N d"]
+) -> Float[np.ndarray, "N q"] | None:
+    """What functions of a straight kernel are sums of, at every point; None if it has bumps."""
+    ones = np.ones((len(x), 1))
+    if isinstance(kernel, Linear):
+        return np.concatenate([ones, x], axis=1)
+    if isinstance(kernel, ControlAffine):
+        others = [i for i in range(x.shape[1]) if i not in kernel.controls]
+        if kernel.smooth and others:
+            return None
+        u = np.concatenate([ones, x[:, list(kernel.controls)]], axis=1)
+        v = np.concatenate([ones, x[:, others]], axis=1)
+        return (u[:, :, None] * v[:, None, :]).reshape(len(x), -1)
+    return None
+
+
+def straight_variances(kernel: AbstractKernel) -> Float[Array, " q"]:
+    """Prior variances of the weights of those terms."""
+    if isinstance(kernel, Linear):
+        return jnp.exp(2 * jnp.concatenate([kernel.log_bias[None], kernel.log_slope]))
+    assert isinstance(kernel, ControlAffine)
+    smooth, straight, constant = jnp.exp(kernel.log_weights)
+    constant = constant + smooth if kernel.smooth else constant  # a bump over no input
+    lines = straight[:, None] * jnp.exp(2 * kernel.log_slope)[None]
+    return jnp.concatenate([constant[:, None], lines], axis=1).reshape(-1)
+
+
 def straight_coefficients(
     kernel: AbstractKernel, x: Float[np.ndarray, "N d"], weighted: Float[np.ndarray, "*S p N"]
 ) -> Float[np.ndarray, "*S p parts terms"] | None:
