@@ -147,7 +147,8 @@ def _row(search: Search, candidate: Candidate) -> Float[np.ndarray, "k q"]:
     support = candidate.support
     row = np.einsum("t,tkq->kq", candidate.weights / search.size[support], search.terms[support])
     first = search.terms[support[0]]
-    return row / np.abs(row).max() * np.sign(row[first != 0][0])
+    row = row / np.abs(row).max() * np.sign(row[first != 0][0])
+    return np.where(np.abs(np.abs(row) - 1) < _ROUND_OFF, np.sign(row), row)
 
 
 def _standard_errors(
