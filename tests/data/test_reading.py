@@ -155,7 +155,7 @@ def test_attitude_comes_out_of_quaternions_as_roll_pitch_yaw(tmp_path):
     known = column_names(bag)
     for angle in ("roll", "pitch", "yaw"):
         assert f"/odom.pose.pose.orientation.{angle}" in known
-    from offmap.data.formats.bags import _ANGLES
+    from offmap.data.formats.derived import ANGLES
 
     rng = np.random.default_rng(0)
     for roll, pitch, yaw in rng.uniform([-3, -1.5, -3], [3, 1.5, 3], (50, 3)):
@@ -165,7 +165,10 @@ def test_attitude_comes_out_of_quaternions_as_roll_pitch_yaw(tmp_path):
         x = sr * cp * cy - cr * sp * sy
         y = cr * sp * cy + sr * cp * sy
         z = cr * cp * sy - sr * sp * cy
-        found = [_ANGLES[name](x, y, z, w) for name in ("roll", "pitch", "yaw")]
+        found = [
+            ANGLES[name](*(np.array([c]) for c in (x, y, z, w)))[0]
+            for name in ("roll", "pitch", "yaw")
+        ]
         np.testing.assert_allclose(found, [roll, pitch, yaw], atol=1e-9)
 
 

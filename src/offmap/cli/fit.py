@@ -34,8 +34,8 @@ class Fit:
     """States that are angles, in radians."""
     time: str | None = "t"
     """Column of the time; None if rows are --dt apart; header.stamp for the clock of messages."""
-    time_unit: Literal["s", "ms", "us", "ns"] = "s"
-    """Of the time column."""
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    """Of the time column, if it holds numbers; by default seconds."""
     traj: str | None = None
     """Column that tells the runs in one file apart."""
     dt: float | None = None

@@ -2,13 +2,15 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from offmap.data.checks import check_unit
 from offmap.data.formats import Topic, column_names, is_bag, nearest, read_columns
 from offmap.data.formats.bags import STAMP
+from offmap.data.formats.stamps import in_seconds, is_date, named_time
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,8 @@ class LoggedRun:
 
     name: str
     streams: list[Topic]
+    label: str | None = None
+    """What the column says that tells runs apart."""
 
 
 def logged_runs(
@@ -25,7 +29,7 @@ def logged_runs(
     time: str | None,
     traj: str | None,
     dt: float | None,
-    unit: float,
+    unit: str | None,
 ) -> list[LoggedRun]:
     """What a file holds, run by run, each stream with its time in seconds.
 
@@ -34,24 +38,29 @@ def logged_runs(
     that has them all a run.
     """
     if is_bag(path):
-        text = () if traj is None else (traj,)
+        if traj is not None:
+            raise ValueError(
+                f"A bag holds one run and no column that splits it; got {path} with traj={traj!r}. "
+                f"Leave `traj` out."
+            )
         kind = STAMP if time == STAMP else "t"
-        return [LoggedRun(str(path), read_columns(path, columns, text=text, clock=kind))]
+        return [LoggedRun(str(path), read_columns(path, columns, clock=kind))]
     if time is None and dt is None:
         raise ValueError("Rows without a time column need their step: give dt in seconds.")
     known = column_names(path)
     _check_time_column(path, time, known)
-    runs = []
+    runs: list[LoggedRun] = []
     for group in _groups(path, columns, known):
         parts: dict[tuple[str | None, str | None], list[str]] = {}
         for name in columns:
             clock, label = (_above(group + name, wanted, known) for wanted in (time, traj))
             parts.setdefault((clock, label), []).append(name)
         where = f"{path}, {group.rstrip('/')}" if group else str(path)
-        runs += _split(where, [_stream(path, group, p, *by, dt, unit) for by, p in parts.items()])
+        tables = [_table(path, group, names, *by) for by, names in parts.items()]
+        runs += _split(where, _timed(where, tables, dt, unit))
     return [
-        LoggedRun(run.name if label is None else f"{run.name}, {traj} = {label}", run.streams)
-        for run, label in runs
+        run if run.label is None else replace(run, name=f"{run.name}, {traj} = {run.label}")
+        for run in runs
     ]
 
 
@@ -87,35 +96,54 @@ def _above(column: str, wanted: str | None, known: Sequence[str]) -> str | None:
     return wanted
 
 
-def _stream(
-    path: Path,
-    group: str,
-    names: list[str],
-    clock: str | None,
-    label: str | None,
-    dt: float | None,
-    unit: float,
-) -> tuple[Topic, np.ndarray | None]:
-    """Columns that share a clock, and the label of every row."""
-    text = () if label is None else (label,)
-    wanted = [*(group + name for name in names), *filter(None, [clock, label])]
-    (table,) = read_columns(path, wanted, text=text)
-    columns = {name: table.columns[group + name] for name in names}
-    count = len(columns[names[0]])
-    time = np.arange(count) * (dt or 1.0) if clock is None else table.columns[clock] * unit
+@dataclass(frozen=True)
+class _Table:
+    """Columns that share a clock, as they are stored."""
+
+    columns: dict[str, np.ndarray]
+    clock: np.ndarray | None
+    labels: np.ndarray | None
+
+
+def _table(
+    path: Path, group: str, names: list[str], clock: str | None, label: str | None
+) -> _Table:
+    further = [*filter(None, [clock, label])]
+    (table,) = read_columns(path, [*(group + name for name in names), *further], raw=further)
     labels = None if label is None else np.asarray([str(row) for row in table.columns[label]])
-    return Topic("", columns, time), labels
+    return _Table(
+        {name: table.columns[group + name] for name in names},
+        None if clock is None else table.columns[clock],
+        labels,
+    )
 
 
-def _split(
-    where: str, streams: list[tuple[Topic, np.ndarray | None]]
-) -> list[tuple[LoggedRun, str | None]]:
+def _timed(
+    where: str, tables: list[_Table], dt: float | None, unit: str | None
+) -> list[tuple[Topic, np.ndarray | None]]:
+    """Streams with their time in seconds, and the label of every row."""
+    stored = [table.clock for table in tables if table.clock is not None]
+    try:
+        clocks = iter(in_seconds(stored, unit))
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}.") from error
+    found = []
+    for table in tables:
+        count = len(next(iter(table.columns.values())))
+        time = np.arange(count) * (dt or 1.0) if table.clock is None else next(clocks)
+        if table.clock is not None and unit is None and not is_date(table.clock):
+            check_unit(where, time)
+        found.append((Topic("", table.columns, time), table.labels))
+    return found
+
+
+def _split(where: str, streams: list[tuple[Topic, np.ndarray | None]]) -> list[LoggedRun]:
     """One run, or one for every label."""
     labels = streams[0][1]
     if labels is None:
-        return [(LoggedRun(where, [stream for stream, _ in streams]), None)]
+        return [LoggedRun(where, [stream for stream, _ in streams])]
     return [
-        (LoggedRun(where, [_rows(stream, own == label) for stream, own in streams]), label)
+        LoggedRun(where, [_rows(stream, own == label) for stream, own in streams], str(label))
         for label in dict.fromkeys(labels)
     ]
 
@@ -128,7 +156,7 @@ def _rows(stream: Topic, keep: np.ndarray) -> Topic:
 def _check_time_column(path: Path, time: str | None, known: Sequence[str]) -> None:
     if time is None or any(name == time or name.endswith(f"/{time}") for name in known):
         return
-    likely = [name for name in known if name.casefold() in ("t", "time", "timestamp", "stamp")]
+    likely = [name for name in known if named_time(name)]
     hint = f"did you mean {likely[0]!r}?" if likely else nearest(time, list(known))
     raise ValueError(
         f"{path} has no time column {time!r}; {hint} Give its name as `time`, or time=None "

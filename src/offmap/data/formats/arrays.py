@@ -36,14 +36,14 @@ def table_names(path: Path) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def read_columns(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> list[Topic]:
-    """The named columns as numbers, those in `text` as they are."""
+def read_columns(path: Path, names: Sequence[str], raw: Sequence[str] = ()) -> list[Topic]:
+    """The named columns as numbers, those in `raw` as they are."""
     columns: dict[str, np.ndarray] = {}
     with _opened(path) as arrays:
         for name in names:
             indexed = None if name in arrays else _INDEXED.fullmatch(name)
             array = arrays[indexed[1]][:, int(indexed[2])] if indexed else arrays[name][:]
-            columns[name] = np.asarray(array) if name in text else _numbers(name, array)
+            columns[name] = np.asarray(array) if name in raw else _numbers(name, array)
     return [Topic("", _even(columns))]
 
 

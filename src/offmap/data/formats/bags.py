@@ -1,13 +1,12 @@
 """ROS 1 bags, ROS 2 bags and MCAP, through rosbags: no ROS installation is needed.
 
 A column is a field of a topic's messages, `/odom.pose.pose.position.x`; elements of arrays are
-`/joint_states.position[0]`; a quaternion also offers `roll`, `pitch` and `yaw`.
+`/joint_states.position[0]`.
 """
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from math import asin, atan2
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,8 @@ def column_names(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def read_columns(
-    path: Path, names: Sequence[str], text: Sequence[str] = (), clock: str = "t"
-) -> list[Topic]:
+def read_columns(path: Path, names: Sequence[str], clock: str = "t") -> list[Topic]:
     """One stream per topic; time is when a message was recorded, or its header's stamp."""
-    if text:
-        raise ValueError("a bag holds one run and has no column that splits it; leave `traj` out")
     fields: dict[str, list[str]] = {}
     for name in names:
         topic, _, field = name.partition(".")
@@ -105,8 +100,6 @@ def _topics(bag: Any) -> dict[str, Callable[[], Iterator[tuple[int, Any]]]]:
 
 def _fields(message: Any, prefix: str = "") -> Iterator[str]:
     parts = getattr(message, "__dataclass_fields__", {})
-    if {"x", "y", "z", "w"} <= parts.keys():
-        yield from (f"{prefix}{angle}" for angle in _ANGLES)
     for name in parts:
         value = getattr(message, name)
         if name.startswith("__"):
@@ -137,8 +130,6 @@ def _getter(field: str) -> Callable[[Any], float]:
     def get(message: Any) -> float:
         for part in path:
             message = follow(message, part)
-        if isinstance(end, str) and end in _ANGLES and hasattr(message, "w"):
-            return _ANGLES[end](message.x, message.y, message.z, message.w)
         return float(follow(message, end))
 
     return get
@@ -147,11 +138,3 @@ def _getter(field: str) -> Callable[[Any], float]:
 def _header_stamp(message: Any) -> int:
     stamp = message.header.stamp
     return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
-
-
-_ANGLES: dict[str, Callable[[float, float, float, float], float]] = {
-    "roll": lambda x, y, z, w: atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y)),
-    "pitch": lambda x, y, z, w: asin(max(-1.0, min(1.0, 2 * (w * y - z * x)))),
-    "yaw": lambda x, y, z, w: atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)),
-}
-"""Tait–Bryan angles (z-y-x) of the unit quaternion (x, y, z, w)."""
