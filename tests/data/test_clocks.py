@@ -10,6 +10,7 @@ from logfiles import drive, names, write
 
 import offmap
 from offmap.data.inspection import inspect
+from offmap.data.reading import read_controls
 from offmap.data.suggesting import cautions, suggestion
 
 FIRST = datetime.datetime(2024, 1, 1, 23, 59, 59)
@@ -150,3 +151,39 @@ def test_parts_of_a_run_keep_their_distance_in_time(tmp_path):
     )
     np.testing.assert_array_equal(log.x[:, 0], table["px"][10:])
     np.testing.assert_array_equal(log.u[:, 0], table["omega"][10:])
+
+
+@pytest.mark.parametrize("fault", [{"t": np.round(1e9 * drive()["t"]) + 0.5}, {"dt": 1e-10}])
+def test_no_step_makes_a_log_a_giant(tmp_path, fault):
+    """Three seconds read as nanoseconds would be 2e10 rows."""
+    table = drive()
+    path = write(tmp_path, "csv", table | ({"t": fault["t"]} if "t" in fault else {}))
+    with pytest.raises(ValueError, match=r"rows that last .* Check dt, and the unit .*time_unit"):
+        offmap.read(path, dt=fault.get("dt", 0.1), time_unit="s", **CSV)
+    if "t" in fault:
+        with pytest.raises(ValueError, match=r"would become 2.9e\+10 with a step of 0.1 s"):
+            read_controls(path, ["omega", "v"], dt=0.1, time_unit="s")
+
+
+def test_a_short_plan_may_be_held_for_long(tmp_path):
+    (tmp_path / "plan.csv").write_text("t,u\n0,1\n12,2\n")
+    held = read_controls(tmp_path / "plan.csv", ["u"], dt=0.001)
+    assert [int(np.sum(held == level)) for level in (1, 2)] == [12000, 1]
+
+
+def test_controls_of_a_rollout_have_units_and_runs(tmp_path):
+    first, second = drive(rows=32), drive(rows=9, seed=1)
+    table = {name: np.concatenate([first[name], second[name]]) for name in first}
+    table |= {"t": np.round(1e3 * table["t"]).astype(int), "run": np.repeat([3, 7], [32, 9])}
+    path = write(tmp_path, "csv", table)
+    with pytest.raises(ValueError, match="Give time_unit"):
+        read_controls(path, ["v"], dt=0.1, traj="run=7")
+    with pytest.raises(ValueError, match=r"holds run = 3, 7. Name one of them: traj='run=3'"):
+        read_controls(path, ["v"], dt=0.1, time_unit="ms", traj="run")
+    with pytest.raises(ValueError, match="holds run = 3, 7"):
+        read_controls(path, ["v"], dt=0.1, time_unit="ms", traj="run=5")
+    held = read_controls(path, ["v"], dt=0.1, time_unit="ms", traj="run=7")
+    np.testing.assert_array_equal(held[:, 0], second["v"])
+    write(tmp_path, "csv", first, "other")
+    with pytest.raises(ValueError, match=r"matches 2 files. Name one, such as"):
+        read_controls(tmp_path / "*.csv", ["v"], dt=0.1)

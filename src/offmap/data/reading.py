@@ -21,6 +21,7 @@ Names = Sequence[str] | Mapping[str, str]
 Patterns = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _SAME_RATE = 0.05
+_PLAN = 20  # rows of controls that someone may have written by hand, in whole seconds
 
 
 def read(
@@ -226,7 +227,7 @@ def read_controls(
     timed = is_bag(files[0]) or any(name.split("/")[-1] == time for name in known)
     by = traj.rpartition("=")[0] or traj if traj else None
     wanted = [*columns.values()]
-    runs = logged_runs(files[0], wanted, time if timed else None, by, as_dt(dt), time_unit)
+    runs = logged_runs(files[0], wanted, time if timed else None, by, as_dt(dt), time_unit, _PLAN)
     run = _one_run(files[0], runs, wanted[0], traj)
     _fill_last(run, wanted)
     for stream in run.streams:

@@ -30,8 +30,11 @@ def logged_runs(
     traj: str | None,
     dt: float | None,
     unit: str | None,
+    plan: int = 0,
 ) -> list[LoggedRun]:
     """What a file holds, run by run, each stream with its time in seconds.
+
+    Up to `plan` rows are taken for written by hand, and their steps may be of any length.
 
     A column `a/b/px` keeps the time `a/b/t`, else `a/t`, else `t`: columns of one clock are one
     stream. Names that exist only inside groups, `px` for `run0/px` and `run1/px`, make every group
@@ -57,7 +60,7 @@ def logged_runs(
             parts.setdefault((clock, label), []).append(name)
         where = f"{path}, {group.rstrip('/')}" if group else str(path)
         tables = [_table(path, group, names, *by) for by, names in parts.items()]
-        runs += _split(where, _timed(where, tables, dt, unit))
+        runs += _split(where, _timed(where, tables, dt, unit, plan))
     return [
         run if run.label is None else replace(run, name=f"{run.name}, {traj} = {run.label}")
         for run in runs
@@ -119,7 +122,7 @@ def _table(
 
 
 def _timed(
-    where: str, tables: list[_Table], dt: float | None, unit: str | None
+    where: str, tables: list[_Table], dt: float | None, unit: str | None, plan: int
 ) -> list[tuple[Topic, np.ndarray | None]]:
     """Streams with their time in seconds, and the label of every row."""
     stored = [table.clock for table in tables if table.clock is not None]
@@ -131,7 +134,8 @@ def _timed(
     for table in tables:
         count = len(next(iter(table.columns.values())))
         time = np.arange(count) * (dt or 1.0) if table.clock is None else next(clocks)
-        if table.clock is not None and unit is None and not is_date(table.clock):
+        plain = table.clock is not None and unit is None and not is_date(table.clock)
+        if plain and count > plan:
             check_unit(where, time)
         found.append((Topic("", table.columns, time), table.labels))
     return found
