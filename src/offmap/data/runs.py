@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from offmap.data.checks import check_unit
-from offmap.data.formats import Topic, column_names, is_bag, nearest, read_columns
+from offmap.data.formats import Topic, column_names, is_bag, nearest, read_columns, row_counts
 from offmap.data.formats.bags import STAMP
 from offmap.data.formats.stamps import in_seconds, is_date, named_time
+
+_MOSTLY = 0.5  # share of empty cells that makes a column one of another rate
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,14 @@ def logged_runs(
         return [LoggedRun(str(path), read_columns(path, columns, clock=kind))]
     if time is None and dt is None:
         raise ValueError("Rows without a time column need their step: give dt in seconds.")
-    known = column_names(path)
+    known, rows = column_names(path), row_counts(path)
     _check_time_column(path, time, known)
     runs: list[LoggedRun] = []
     for group in _groups(path, columns, known):
         parts: dict[tuple[str | None, str | None], list[str]] = {}
         for name in columns:
             clock, label = (_above(group + name, wanted, known) for wanted in (time, traj))
+            clock = _as_long(group + name, clock, rows)
             parts.setdefault((clock, label), []).append(name)
         where = f"{path}, {group.rstrip('/')}" if group else str(path)
         tables = [_table(path, group, names, *by) for by, names in parts.items()]
@@ -97,6 +100,20 @@ def _above(column: str, wanted: str | None, known: Sequence[str]) -> str | None:
         if name in known:
             return name
     return wanted
+
+
+def _as_long(column: str, clock: str | None, rows: dict[str, int]) -> str | None:
+    """The clock, or the only other time in its group that has as many rows as the column."""
+    count = rows.get(column)
+    if clock is None or count is None or abs(rows.get(clock, count) - count) <= 1:
+        return clock
+    group = column.rpartition("/")[0]
+    others = [
+        name
+        for name, length in rows.items()
+        if named_time(name) and length == count and name.rpartition("/")[0] == group
+    ]
+    return others[0] if len(others) == 1 else clock
 
 
 @dataclass(frozen=True)
@@ -145,11 +162,45 @@ def _split(where: str, streams: list[tuple[Topic, np.ndarray | None]]) -> list[L
     """One run, or one for every label."""
     labels = streams[0][1]
     if labels is None:
-        return [LoggedRun(where, [stream for stream, _ in streams])]
+        return [LoggedRun(where, [part for stream, _ in streams for part in _by_rate(stream)])]
     return [
-        LoggedRun(where, [_rows(stream, own == label) for stream, own in streams], str(label))
+        LoggedRun(
+            where,
+            [part for stream, own in streams for part in _by_rate(_rows(stream, own == label))],
+            str(label),
+        )
         for label in dict.fromkeys(labels)
     ]
+
+
+def _by_rate(table: Topic) -> list[Topic]:
+    """Columns that are empty in most rows have a rate of their own: each with its own rows.
+
+    Rows that only such columns fill are no rows of the others. Any other missing value stays.
+    """
+    missing = {name: np.isnan(column) for name, column in table.columns.items()}
+    slow = [name for name, gone in missing.items() if np.mean(gone) >= _MOSTLY and _known(gone) > 1]
+    if not slow:
+        return [table]
+    fast = [gone for name, gone in missing.items() if name not in slow]
+    between = np.all(fast, axis=0) if fast else np.zeros(len(missing[slow[0]]), bool)
+    between &= np.any([~missing[name] for name in slow], axis=0)
+    parts: dict[bytes, list[str]] = {}
+    for name, gone in missing.items():
+        parts.setdefault((gone if name in slow else between).tobytes(), []).append(name)
+    return [
+        Topic(", ".join(names[:3]), part.columns, part.time)
+        for rows, names in parts.items()
+        for part in [_rows(_only(table, names), ~np.frombuffer(rows, bool))]
+    ]
+
+
+def _known(missing: np.ndarray) -> int:
+    return int(np.sum(~missing))
+
+
+def _only(stream: Topic, names: list[str]) -> Topic:
+    return Topic(stream.name, {name: stream.columns[name] for name in names}, stream.time)
 
 
 def _rows(stream: Topic, keep: np.ndarray) -> Topic:

@@ -17,6 +17,7 @@ __all__ = [
     "is_bag",
     "nearest",
     "read_columns",
+    "row_counts",
     "table_names",
 ]
 
@@ -46,6 +47,14 @@ def column_names(path: Path) -> tuple[str, ...]:
 def _stored_names(path: Path) -> tuple[str, ...]:
     with _speaking_of(path) as format:
         return format.column_names(path)
+
+
+def row_counts(path: Path) -> dict[str, int]:
+    """Rows of each column, where columns of one file may be of different lengths."""
+    with _speaking_of(path) as format:
+        counts = arrays.row_counts(path) if format is arrays else {}
+    rules = derived([*counts])
+    return counts | {name: counts[rule.parts[0]] for name, rule in rules.items()}
 
 
 def table_names(path: Path) -> dict[str, tuple[str, ...]]:
