@@ -9,7 +9,7 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from offmap.cli.console import console, say, warn, write_json
+from offmap.cli.console import check_writable, console, say, warn, write_json
 
 if TYPE_CHECKING:
     from offmap.data.inspection import StreamReport
@@ -33,6 +33,8 @@ class Inspect:
         from offmap.data.inspection import inspect
         from offmap.data.suggesting import cautions, suggestion
 
+        if self.out is not None:
+            check_writable(self.out)
         reports = {str(path): inspect(path) for path in find_files(self.files)}
         for path, streams in reports.items():
             for stream in streams:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 import tyro
 
-from offmap.cli.console import say
+from offmap.cli.console import check_writable, say
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Rollout:
         from offmap.model import load
         from offmap.storage import replacing
 
+        check_writable(self.out)
         model = load(self.model)
         data = model.dataset
         if len(self.start) != data.n:
