@@ -5,9 +5,11 @@ A column is a field of a topic's messages, `/odom.pose.pose.position.x`; element
 """
 
 import re
+import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from offmap.data.formats.layout import Layout
 from offmap.data.formats.topic import Topic, optional
 
 _ELEMENT = re.compile(r"(\w+)\[(\d+)\]")
 _MOST_ELEMENTS = 64  # of an array that are listed: joints, but not the pixels of an image
+_BLOCK = 4096  # messages that are decoded at once
+_NUMBERS = (bool, int, float, np.number, np.bool_)
 STAMP = "header.stamp"
+_STAMPS = ["header.stamp.sec", "header.stamp.nanosec"]
 
 
 def column_names(path: Path) -> tuple[str, ...]:
@@ -28,8 +34,9 @@ def column_names(path: Path) -> tuple[str, ...]:
     with _opened(path) as bag:
         if not bag.message_count:
             raise ValueError("it holds no messages; record again, or leave it out")
-        for topic, messages in _topics(bag).items():
-            for _, message in messages():
+        for topic, connections in _topics(bag).items():
+            for connection, _, data in bag.messages(connections):
+                message = bag.deserialize(data, connection.msgtype)
                 names += [f"{topic}.{field}" for field in _fields(message)]
                 break
     return tuple(names)
@@ -44,7 +51,7 @@ def read_columns(path: Path, names: Sequence[str], clock: str = "t") -> list[Top
     with _opened(path) as bag:
         topics = _topics(bag)
         found = {
-            topic: _table(topic, wanted, topics[topic](), clock == STAMP)
+            topic: _table(bag, topics[topic], wanted, clock == STAMP)
             for topic, wanted in fields.items()
         }
     # Counted from the first message: seconds since 1970 have few digits left behind the point.
@@ -60,21 +67,66 @@ def read_columns(path: Path, names: Sequence[str], clock: str = "t") -> list[Top
 
 
 def _table(
-    topic: str, wanted: list[str], messages: Any, stamped: bool
+    bag: Any, connections: list[Any], wanted: list[str], stamped: bool
 ) -> tuple[Int[np.ndarray, " N"], Float[np.ndarray, "N fields"]]:
     """Nanoseconds and the wanted fields of every message of a topic."""
-    get = _getter(wanted)
-    stamps, cells = array("q"), array("d")  # a hundredth of what the messages take
-    for stamp, message in messages:
+    fields = [*wanted, *(_STAMPS if stamped else ())]
+    stamps, tables = [np.zeros(0, np.int64)], [np.zeros((0, len(fields)))]
+    for block in _blocks(bag, connections):
+        table = _at_once(bag, block, fields)
+        if table is None:
+            before = sum(map(len, tables))
+            table = _one_by_one(bag, block, fields, before)
+        tables.append(table)
+        stamps.append(np.array([stamp for _, stamp, _ in block], dtype=np.int64))
+    table = np.concatenate(tables)
+    if not stamped:
+        return np.concatenate(stamps), table
+    seconds, rest = table[:, -2:].astype(np.int64).T
+    return seconds * 1_000_000_000 + rest, table[:, :-2]
+
+
+def _blocks(bag: Any, connections: list[Any]) -> Iterator[list[tuple[Any, int, bytes]]]:
+    """Messages as they are stored, some thousand at a time, so that memory stays bounded."""
+    messages = bag.messages(connections)
+    while block := list(islice(messages, _BLOCK)):
+        yield block
+
+
+def _at_once(bag: Any, block: list[Any], fields: list[str]) -> np.ndarray | None:
+    """All messages of a block, if they are laid out alike; the ends are checked one by one."""
+    if len({connection.msgtype for connection, _, _ in block}) > 1:
+        return None
+    connection, _, first = block[0]
+    messages = [bytes(data) for _, _, data in block]
+    try:
+        layout = Layout(bag.typestore.fielddefs, connection.msgtype, bytes(first), bag.is2)
+        table = layout.cells(messages, fields)
+    except (KeyError, IndexError, ValueError, struct.error):  # a type or message it does not know
+        return None
+    ends = [block[0], block[-1]]
+    if table is None or not np.array_equal(
+        table[[0, -1]], _one_by_one(bag, ends, fields, 0), equal_nan=True
+    ):
+        return None
+    return table
+
+
+def _one_by_one(
+    bag: Any, block: list[Any], fields: list[str], before: int
+) -> Float[np.ndarray, "N fields"]:
+    """The fields of each message, whatever it is like."""
+    get = _getter(fields)
+    cells = array("d")
+    for count, (connection, _, data) in enumerate(block):
         try:
-            stamps.append(_header_stamp(message) if stamped else stamp)
-            cells.extend(get(message))
+            cells.extend(get(bag.deserialize(data, connection.msgtype)))
         except (AttributeError, IndexError, TypeError) as error:
             raise ValueError(
-                f"message {len(stamps) - 1} of {topic} lacks one of {', '.join(wanted[:4])}"
-                f"{' or header.stamp' if stamped else ''} ({error})"
+                f"message {before + count} of {connection.topic} lacks one of "
+                f"{', '.join(fields[:4])}{' or header.stamp' * (fields[-2:] == _STAMPS)} ({error})"
             ) from None
-    return np.array(stamps, dtype=np.int64), np.array(cells).reshape(-1, len(wanted))
+    return np.array(cells).reshape(-1, len(fields))
 
 
 @contextmanager
@@ -87,18 +139,13 @@ def _opened(path: Path) -> Iterator[Any]:
         yield bag
 
 
-def _topics(bag: Any) -> dict[str, Callable[[], Iterator[tuple[int, Any]]]]:
-    """Each topic's messages, decoded one at a time."""
-
-    def messages(connections: list[Any]) -> Iterator[tuple[int, Any]]:
-        for connection, stamp, data in bag.messages(connections):
-            yield stamp, bag.deserialize(data, connection.msgtype)
-
-    by_topic: dict[str, list[Any]] = {}
+def _topics(bag: Any) -> dict[str, list[Any]]:
+    """Connections by topic, of messages whose type is known."""
+    topics: dict[str, list[Any]] = {}
     for connection in bag.connections:
         if connection.msgtype in bag.typestore.fielddefs:
-            by_topic.setdefault(connection.topic, []).append(connection)
-    return {topic: lambda c=c: messages(c) for topic, c in by_topic.items()}  # type: ignore[misc]
+            topics.setdefault(connection.topic, []).append(connection)
+    return topics
 
 
 def _fields(message: Any, prefix: str = "") -> Iterator[str]:
@@ -107,11 +154,11 @@ def _fields(message: Any, prefix: str = "") -> Iterator[str]:
         value = getattr(message, name)
         if name.startswith("__"):
             continue
-        if isinstance(value, (bool, int, float, np.number)):
+        if isinstance(value, _NUMBERS):
             yield prefix + name
         elif isinstance(value, (np.ndarray, list, tuple)) and len(value) <= _MOST_ELEMENTS:
             for i, element in enumerate(value):
-                if isinstance(element, (bool, int, float, np.number)):
+                if isinstance(element, _NUMBERS):
                     yield f"{prefix}{name}[{i}]"
                 else:
                     yield from _fields(element, f"{prefix}{name}[{i}].")
@@ -138,8 +185,3 @@ def _element(field: str) -> Callable[[Any], float]:
         return float(message)
 
     return get
-
-
-def _header_stamp(message: Any) -> int:
-    stamp = message.header.stamp
-    return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
