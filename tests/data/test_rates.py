@@ -1,5 +1,10 @@
 """Tables whose columns tick at different rates, and arrays that are read only where needed."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from logfiles import TABLES, drive, names, write
@@ -74,6 +79,18 @@ def test_arrays_of_two_lengths_have_two_clocks(tmp_path, kind):
     np.testing.assert_array_equal(log.u[:, 1], np.repeat(table["v"][::2], 2)[:41])
     assert [report.rows for report in inspect(path)] == [41, 21]
     assert suggestion(["log"], inspect(path)).endswith("omega v --angles theta --time t")
+
+
+@pytest.mark.slow
+def test_logs_of_some_size_are_read_fast_and_in_little_memory(tmp_path):
+    """What 100 MB may take in 10 s, a fifth of it takes in 2 s of the processor."""
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "read.py"
+    command = [sys.executable, str(script), "--mb", "20", "--out", str(tmp_path / "read.json")]
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
+    found = json.loads((tmp_path / "read.json").read_text("utf-8"))
+    assert len(found) == 8
+    assert {kind for kind, row in found.items() if row["processor_seconds"] > 2} == set()
+    assert {kind for kind, row in found.items() if row["added_mb"] > 100 + 5 * row["mb"]} == set()
 
 
 def test_an_npz_file_is_read_member_by_member(tmp_path, monkeypatch):
