@@ -189,6 +189,30 @@ def test_rollout_refuses_what_does_not_fit_the_model(told, capsys, tmp_path, arg
     assert list(tmp_path.iterdir()) == []
 
 
+def test_rollout_refuses_controls_in_other_units_and_several_files(told, capsys, tmp_path):
+    folder = told[0]
+    stamps = 1_700_000_000_000_000_000 + 100_000_000 * np.arange(40)
+    rows = [f"{stamp},0.1,1.0" for stamp in stamps]
+    (tmp_path / "ns.csv").write_text("\n".join(["t,omega,v", *rows]))
+    fixed = ["rollout", str(folder / "robot.offmap"), "--start", "0", "0", "0.5"]
+    out = ["--out", str(tmp_path / "states.csv")]
+    for controls, message in (
+        (tmp_path / "ns.csv", "Give time_unit"),
+        (folder / "logs" / "*.csv", "matches 10 files. Name one"),
+    ):
+        with pytest.raises(SystemExit):
+            main([*fixed, "--controls", str(controls), *out])
+        (line,) = capsys.readouterr().out.splitlines()
+        assert message in line
+    main([*fixed, "--controls", str(tmp_path / "ns.csv"), "--time-unit", "ns", *out])
+    assert "40 steps of 0.1 s end at" in capsys.readouterr().out
+
+
+def test_report_makes_the_folder_of_its_page(told, tmp_path):
+    main(["report", str(told[0] / "robot.offmap"), "--out", str(tmp_path / "new" / "page.html")])
+    assert (tmp_path / "new" / "page.html").stat().st_size > 1e5
+
+
 def test_a_damaged_model_is_refused_in_one_line(told, capsys, tmp_path):
     (tmp_path / "m").write_bytes((told[0] / "robot.offmap").read_bytes()[:-100])
     with pytest.raises(SystemExit):

@@ -12,13 +12,13 @@ from jaxtyping import Float, Int
 
 from offmap.data.history import history_length, history_names, with_past_commands
 from offmap.data.trajectory import Trajectory
+from offmap.data.wrapping import check_radians, warn_of_wrapped_columns
 
 __all__ = ["Dataset", "Samples"]
 
 DT_TOLERANCE = 1e-6  # relative; the rounding of a logged clock, not a different rate
 CONSTANT_TOLERANCE = 1e-12  # relative spread of a column that is rounding only
 DUPLICATE_SHARE = 0.1
-WRAP_TOLERANCE = 0.3  # radians a step may be off 2 pi, and the largest usual step beside it
 _BY_POSITION: Any = None  # names left out become x0, x1, … and u0, u1, …
 
 
@@ -93,8 +93,8 @@ class Dataset:
         object.__setattr__(self, "state_names", state_names)
         object.__setattr__(self, "control_names", control_names)
         object.__setattr__(self, "angles", _as_angles(self.angles, state_names))
-        _warn_of_wrapped_columns(self)
-        _check_radians(self)
+        warn_of_wrapped_columns(trajectories, state_names, self.angles)
+        check_radians(trajectories, state_names, self.angles)
 
     @property
     def n(self) -> int:
@@ -288,58 +288,6 @@ def _as_angles(given: Any, state_names: tuple[str, ...]) -> tuple[str, ...]:
 def _nearest(name: object, known: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(str(name), known)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else "use one of those"
-
-
-def _warn_of_wrapped_columns(dataset: Dataset) -> None:
-    for column, name in enumerate(dataset.state_names):
-        if name in dataset.angles:
-            continue
-        for turn, remedy in (
-            (2.0 * np.pi, f"declare it with angles=[{name!r}]"),
-            (360.0, f"convert it to radians and declare it with angles=[{name!r}]"),
-        ):
-            found = _wraps(dataset, column, turn)
-            if found:
-                warnings.warn(
-                    f"state {name!r} looks like a wrapped angle: {found}; {remedy}",
-                    UserWarning,
-                    stacklevel=4,
-                )
-                break
-
-
-def _check_radians(dataset: Dataset) -> None:
-    """Refuse declared angles that jump by 360, and warn of those that turn too fast."""
-    for column, name in zip(dataset.angle_indices, dataset.angles, strict=True):
-        found = _wraps(dataset, column, 360.0)
-        if found:
-            raise ValueError(
-                f"angles are in radians; state {name!r} seems to be in degrees: {found}; "
-                f"multiply the column by pi / 180"
-            )
-        largest = max(np.abs(np.diff(t.x[:, column])).max(initial=0.0) for t in dataset)
-        if largest > 2.0 * np.pi + WRAP_TOLERANCE:
-            warnings.warn(
-                f"angles are in radians; state {name!r} moves by up to {largest:.3g} in one step, "
-                f"more than a turn; if it is in degrees, multiply the column by pi / 180",
-                UserWarning,
-                stacklevel=4,
-            )
-
-
-def _wraps(dataset: Dataset, column: int, turn: float) -> str:
-    """Where a column jumps by about one turn while its usual steps are short; "" if nowhere."""
-    near = WRAP_TOLERANCE * turn / (2.0 * np.pi)
-    for index, trajectory in enumerate(dataset):
-        steps = np.abs(np.diff(trajectory.x[:, column]))
-        jumps = np.abs(steps - turn) < near
-        if jumps.any() and np.median(steps) < near:
-            about = "2 pi" if turn < 7.0 else f"{turn:g}"
-            return (
-                f"trajectory {index} jumps by about {about} at {int(jumps.sum())} of {jumps.size} "
-                f"steps, first after row {int(jumps.argmax())}"
-            )
-    return ""
 
 
 def _check_repeated_trajectories(trajectories: tuple[Trajectory, ...]) -> None:
