@@ -68,6 +68,14 @@ def test_a_stray_empty_cell_is_still_refused(tmp_path):
             offmap.read(write(tmp_path, "csv", broken), **READ)
 
 
+@pytest.mark.parametrize("share", [0.3, 0.45, 0.6])
+def test_a_sensor_that_failed_halfway_is_no_other_rate(tmp_path, share):
+    table = drive(rows=60)
+    table["px"][int(share * 60) :] = np.nan
+    with pytest.raises(ValueError, match="missing, NaN or infinite values in 'px'"):
+        offmap.read(write(tmp_path, "csv", table), **READ)
+
+
 @pytest.mark.parametrize("kind", ["npz", "h5"])
 def test_arrays_of_two_lengths_have_two_clocks(tmp_path, kind):
     table = drive(rows=41)

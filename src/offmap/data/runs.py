@@ -179,7 +179,7 @@ def _by_rate(table: Topic) -> list[Topic]:
     Rows that only such columns fill are no rows of the others. Any other missing value stays.
     """
     missing = {name: np.isnan(column) for name, column in table.columns.items()}
-    slow = [name for name, gone in missing.items() if np.mean(gone) >= _MOSTLY and _known(gone) > 1]
+    slow = [name for name, gone in missing.items() if _is_slow(gone)]
     if not slow:
         return [table]
     fast = [gone for name, gone in missing.items() if name not in slow]
@@ -195,8 +195,12 @@ def _by_rate(table: Topic) -> list[Topic]:
     ]
 
 
-def _known(missing: np.ndarray) -> int:
-    return int(np.sum(~missing))
+def _is_slow(missing: np.ndarray) -> bool:
+    """Few values, throughout the log: not those of a sensor that failed halfway."""
+    known = np.flatnonzero(~missing)
+    rows = len(missing)
+    throughout = len(known) > 1 and known[-1] - known[0] > _MOSTLY * rows
+    return bool(throughout and len(known) <= (1 - _MOSTLY) * rows)
 
 
 def _only(stream: Topic, names: list[str]) -> Topic:

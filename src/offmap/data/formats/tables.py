@@ -14,6 +14,7 @@ from offmap.data.formats.topic import Topic, optional
 
 _MISSING = ["", "NA", "N/A", "null", "NULL", "None"]
 _SEPARATORS = ",;\t "
+_ROWS_THAT_TELL = 10_000  # from which the type of a column is taken; it may stand still at first
 
 
 def column_names(path: Path) -> tuple[str, ...]:
@@ -111,6 +112,7 @@ def _scan(path: Path, types: dict[str, Any] | None) -> Any:
         skip_lines=header.above + header.marked,
         schema_overrides=types,
         infer_schema=types is not None,
+        infer_schema_length=_ROWS_THAT_TELL,
         null_values=_MISSING,
     )
     if types is None or not _has_blank_lines(path):
