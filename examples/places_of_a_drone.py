@@ -1,7 +1,9 @@
 # %% [markdown]
-"""A real nano-drone, thirteen states: that p' is the velocity is found, not told.
+"""A real nano-drone, thirteen states: is p' = v found where nobody tells?
 
 Flights of a Crazyflie at 100 Hz: position p, quaternion q, velocity v, body rates w, four rotors.
+The search for equations finds it upwards but not sideways, where the logged velocity is a tenth
+too large; docs/joints.md says what else falls short.
 """
 
 # %%

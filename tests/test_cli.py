@@ -21,6 +21,18 @@ def test_help_lists_commands_with_examples():
         assert word in answer.stdout
 
 
+def test_the_package_runs_as_a_module():
+    answer = subprocess.run(
+        [sys.executable, "-m", "offmap", "inspect", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert answer.returncode == 0
+    assert "Example: offmap inspect" in answer.stdout
+
+
 def test_help_of_a_command_explains_its_options():
     answer = offmap("reproduce", "--help")
     for option in ("--preset", "--trials", "--seed", "--out"):

@@ -71,10 +71,13 @@ def as_csv(table):
 
 def write_bag(path, kind, table, *, control_times=None, skew=0.0):
     """Poses on /odom and commands on /cmd_vel; header stamps are `skew` seconds early."""
+    skews = np.broadcast_to(skew, len(table["t"]))
     store = get_typestore(Stores.ROS1_NOETIC if kind == "bag" else Stores.ROS2_HUMBLE)
     messages = [
-        ("/odom", when, _odometry(store, kind, when, x, y, heading, skew))
-        for when, x, y, heading in zip(*(table[n] for n in ("t", "px", "py", "theta")), strict=True)
+        ("/odom", when, _odometry(store, kind, when, x, y, heading, early))
+        for when, x, y, heading, early in zip(
+            *(table[n] for n in ("t", "px", "py", "theta")), skews, strict=True
+        )
     ]
     times = table["t"] if control_times is None else control_times
     messages += [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from logfiles import BAGS, FORMATS, TABLES, as_csv, drive, names, write
+from logfiles import BAGS, FORMATS, TABLES, as_csv, drive, names, write, write_bag
 
 import offmap
 from offmap.cli import main
@@ -115,24 +115,105 @@ def inside(path):
     return next(path.glob("*.db3")) if path.is_dir() else path
 
 
-@pytest.mark.parametrize("content", ["truncated", "no bytes", "zeros", "another format"])
-@pytest.mark.parametrize("kind", FORMATS)
-def test_files_that_are_not_what_they_say(tmp_path, capsys, kind, content):
-    path = write(tmp_path, kind, drive())
-    file = inside(path)
+def broken(file, content):
+    """Put something else into a file."""
     whole = file.read_bytes()
-    other = b"%PDF-1.7 binary \x00\xff\xfe" * 40
     file.write_bytes(
         {
             "truncated": whole[: int(0.62 * len(whole))],
             "no bytes": b"",
             "zeros": bytes(len(whole)),
-            "another format": other,
+            "another format": b"%PDF-1.7 binary \x00\xff\xfe" * 40,
         }[content]
     )
+
+
+@pytest.mark.parametrize("content", ["truncated", "no bytes", "zeros", "another format"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_files_that_are_not_what_they_say(tmp_path, capsys, kind, content):
+    path = write(tmp_path, kind, drive())
+    broken(inside(path), content)
     line = refused(capsys, tmp_path, [path], kind)
     assert str(path) in line
     assert len(line) < 600
+
+
+@pytest.mark.parametrize("kind", BAGS)
+def test_a_bag_without_messages(tmp_path, capsys, kind):
+    empty = {name: column[:0] for name, column in drive().items()}
+    path = write(tmp_path, kind, empty)
+    assert_matches("it holds no messages", refused(capsys, tmp_path, [path], kind))
+    assert_matches("it holds no messages", answer(capsys, "inspect", path))
+
+
+@pytest.mark.parametrize("kind", BAGS)
+def test_a_topic_without_messages(tmp_path, capsys, kind):
+    table = drive()
+    silent = table | {"v": table["v"][:0], "omega": table["omega"][:0]}
+    path = tmp_path / ("log" if kind == "ros2" else f"log.{kind}")
+    path = write_bag(path, kind, silent, control_times=[])
+    assert_matches("no column '/cmd_vel.angular.z'", refused(capsys, tmp_path, [path], kind))
+
+
+@pytest.mark.parametrize("kind", BAGS)
+def test_header_stamps_that_are_not_in_order(tmp_path, capsys, kind):
+    """Messages arrive in order, but say that they were not measured so."""
+    late = np.where(np.arange(30) % 7 == 3, 0.35, 0.0)
+    path = tmp_path / ("log" if kind == "ros2" else f"log.{kind}")
+    path = write_bag(path, kind, drive(), skew=late)
+    mapped = ["x=/odom.pose.pose.position.x", "u=/odom.pose.pose.position.y"]
+    line = answer(
+        capsys, "fit", path, "--state", mapped[0], "--control", mapped[1], "--time", "header.stamp"
+    )
+    assert_matches("row 3 goes back in time", line)
+
+
+def answer(capsys, command, *arguments):
+    """The one line with which a command gives up."""
+    with pytest.raises(SystemExit) as stopped:
+        main([command, *map(str, arguments)])
+    printed = capsys.readouterr()
+    assert stopped.value.code == 2
+    assert "Traceback" not in printed.out + printed.err
+    assert printed.out.splitlines()[-1].startswith("offmap: ")
+    return printed.out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("content", ["truncated", "no bytes", "zeros", "another format"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_inspect_refuses_broken_files(tmp_path, capsys, kind, content):
+    path = write(tmp_path, kind, drive())
+    broken(inside(path), content)
+    out = tmp_path / "numbers.json"
+    if (kind, content) == ("csv", "truncated"):  # cut within a number
+        inside(path).write_text(as_csv(drive())[:-50])
+    assert str(path) in answer(capsys, "inspect", path, "--out", out)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("command", ["rollout", "report"])
+@pytest.mark.parametrize("content", ["no bytes", "zeros", "another format", "missing"])
+def test_commands_refuse_files_that_are_no_model(tmp_path, capsys, command, content):
+    model, out = tmp_path / "robot.offmap", tmp_path / "new" / "out"
+    if content != "missing":
+        model.write_bytes(bytes(400))
+        broken(model, content)
+    further = ["--start", "0", "--controls", "c.csv"] if command == "rollout" else []
+    assert str(model) in answer(capsys, command, model, *further, "--out", out)
+    assert not out.parent.exists()
+
+
+def test_a_target_that_cannot_be_written_is_noticed_first(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for command, further in (
+        ("fit", ["--state", "px", "--control", "v"]),
+        ("inspect", []),
+        ("report", []),
+        ("rollout", ["--start", "0", "--controls", "c.csv"]),
+    ):
+        out = tmp_path / "file" / "out.offmap"
+        line = answer(capsys, command, tmp_path / "no.csv", *further, "--out", out)
+        assert_matches("--out is a file that can be written", line)
 
 
 def test_a_line_cut_in_the_middle_of_a_number_is_noticed(tmp_path, capsys):

@@ -255,3 +255,17 @@ def test_appending_gives_the_samples_of_a_new_dataset():
     for name in ("x", "u", "xdot", "source", "trajectory"):
         np.testing.assert_array_equal(getattr(grown, name), getattr(fresh, name))
         assert getattr(grown, name).dtype == getattr(fresh, name).dtype
+
+
+def test_angles_in_degrees_are_refused_or_told():
+    """A heading that jumps from 360 to 0, or turns more than once a step, is in degrees."""
+    turning = np.arange(100) * 7.0
+    u = np.zeros((100, 1))
+    wrapped = Trajectory((turning % 360)[:, None], u, dt=0.1)
+    with pytest.raises(ValueError, match=r"in radians; state 'x0' .* jumps by about 360 at 1 of"):
+        Dataset([wrapped], angles=["x0"])
+    with pytest.warns(UserWarning, match=r"about 360 .* convert it to radians"):
+        Dataset([wrapped])
+    with pytest.warns(UserWarning, match=r"up to 7 in one step, more than a turn"):
+        Dataset([Trajectory(turning[:, None], u, dt=0.1)], angles=["x0"])
+    Dataset([Trajectory(np.radians(turning)[:, None], u, dt=0.1)], angles=["x0"])

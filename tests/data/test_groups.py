@@ -7,8 +7,9 @@ from logfiles import CONTROL, STATE, drive
 
 import offmap
 from offmap.cli import main
-from offmap.data.inspection import inspect, suggestion
+from offmap.data.inspection import inspect
 from offmap.data.reading import read_controls
+from offmap.data.suggesting import suggestion
 
 NAMES = {"state": STATE, "control": CONTROL, "angles": ["theta"]}
 

@@ -1,5 +1,6 @@
 """What was logged is what is read, from every format, whatever the rates."""
 
+import gzip
 import warnings
 
 import numpy as np
@@ -90,6 +91,52 @@ def test_columns_may_be_anywhere_with_other_separators_blanks_and_units(tmp_path
     np.testing.assert_array_equal(log.x, x_of(table))
 
 
+def numbered(text):
+    """A CSV file's lines as numpy writes them, or with remarks above, or with gaps."""
+    header, *rows = text.splitlines()
+    return {
+        "numpy": "\n".join(["# " + header, *rows]),
+        "numpy, blanks": "\n".join(["# made by hand", "# " + header, *rows]).replace(",", " "),
+        "remarks": "\n".join(["# robot 3", "", "# made today", header, *rows]),
+        "empty lines": "\n\n".join([header, *rows]) + "\n\n\n",
+        "empty lines of Windows": "\r\n\r\n".join(["", header, *rows]),
+    }
+
+
+@pytest.mark.parametrize("how", numbered("a\n1"))
+def test_remarks_marked_headers_and_empty_lines_are_no_rows(tmp_path, how):
+    path = write(tmp_path, "csv", drive())
+    path.write_bytes(numbered(path.read_text())[how].encode())
+    (log,) = offmap.read(path, angles=["theta"], **names("csv"))
+    np.testing.assert_array_equal(log.x, x_of(drive()))
+    if how == "numpy":
+        with gzip.open(tmp_path / "log.csv.gz", "wb") as file:
+            file.write(path.read_bytes())
+        (log,) = offmap.read(tmp_path / "log.csv.gz", angles=["theta"], **names("csv"))
+        np.testing.assert_array_equal(log.u, u_of(drive()))
+
+
+def test_numpys_own_table_is_read(tmp_path):
+    table = drive()
+    np.savetxt(tmp_path / "log.txt", np.stack([*table.values()], 1), header=" ".join(table))
+    (log,) = offmap.read(tmp_path / "log.txt", angles=["theta"], **names("csv"))
+    np.testing.assert_allclose(log.x, x_of(table), rtol=0, atol=1e-15)
+
+
+def test_a_header_names_each_column_once(tmp_path):
+    path = write(tmp_path, "csv", drive())
+    path.write_text(path.read_text().replace("omega", "px", 1))
+    with pytest.raises(ValueError, match=r"header names 'px' twice: give each column its own"):
+        offmap.read(path, state=["px"], control=["v"])
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_true_and_false_are_one_and_zero(tmp_path, kind):
+    on = np.arange(30) % 3 > 0
+    data = offmap.read(write(tmp_path, kind, drive() | {"v": on}), angles=["theta"], **names(kind))
+    np.testing.assert_array_equal(data.trajectories[0].u[:, 1], on)
+
+
 @pytest.mark.parametrize("kind", BAGS)
 def test_streams_of_different_rates_meet_on_the_grid_of_the_states(tmp_path, kind):
     """Commands at other moments are held; poses at 10 Hz are taken as they are."""
@@ -155,7 +202,7 @@ def test_attitude_comes_out_of_quaternions_as_roll_pitch_yaw(tmp_path):
     known = column_names(bag)
     for angle in ("roll", "pitch", "yaw"):
         assert f"/odom.pose.pose.orientation.{angle}" in known
-    from offmap.data.formats.bags import _ANGLES
+    from offmap.data.formats.derived import ANGLES
 
     rng = np.random.default_rng(0)
     for roll, pitch, yaw in rng.uniform([-3, -1.5, -3], [3, 1.5, 3], (50, 3)):
@@ -165,7 +212,10 @@ def test_attitude_comes_out_of_quaternions_as_roll_pitch_yaw(tmp_path):
         x = sr * cp * cy - cr * sp * sy
         y = cr * sp * cy + sr * cp * sy
         z = cr * cp * sy - sr * sp * cy
-        found = [_ANGLES[name](x, y, z, w) for name in ("roll", "pitch", "yaw")]
+        found = [
+            ANGLES[name](*(np.array([c]) for c in (x, y, z, w)))[0]
+            for name in ("roll", "pitch", "yaw")
+        ]
         np.testing.assert_allclose(found, [roll, pitch, yaw], atol=1e-9)
 
 

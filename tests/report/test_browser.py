@@ -57,15 +57,18 @@ def test_it_draws_every_figure_without_errors_or_requests(browser, page):
 
 def test_it_fits_a_phone(browser, page):
     browser.resize(360, 740)
-    widest, smallest = browser.run(
+    widest, smallest, cut = browser.run(
         "const texts = [...document.querySelectorAll('main *, header *')].filter(e => e.innerText);"
         "return new Promise(done => setTimeout(() => done("  # figures follow the window
         "[document.documentElement.scrollWidth,"
-        " Math.min(...texts.map(e => parseFloat(getComputedStyle(e).fontSize)))]), 500))"
+        " Math.min(...texts.map(e => parseFloat(getComputedStyle(e).fontSize))),"
+        " [...document.querySelectorAll('#steer-results *')]"
+        "  .filter(e => e.getBoundingClientRect().right > 360).length]), 500))"
     )
     browser.resize(1280, 900)
     assert widest == 360
     assert smallest >= 10
+    assert cut == 0  # numbers of the steered rollout
 
 
 def states(browser):

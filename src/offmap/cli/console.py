@@ -1,6 +1,7 @@
 """What every command shares: where it prints, how it reports progress, warnings and failure."""
 
 import json
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,8 +45,26 @@ def collected_warnings() -> Iterator[list[str]]:
     texts += dict.fromkeys(str(warning.message) for warning in caught)
 
 
+def check_writable(out: Path) -> None:
+    """Refuse a target that cannot be written, before the work that would be lost."""
+    folder = out.absolute().parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        if out.is_dir():
+            raise IsADirectoryError("it is a folder")
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"--out is a file that can be written; got {out} ({error.strerror or error}). "
+            f"Give another place."
+        ) from error
+
+
 def write_json(path: Path, content: Any) -> Path:
     """Write the numbers behind what was printed, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
     return path

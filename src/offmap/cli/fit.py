@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from offmap.cli.console import collected_warnings, progress, say, warn, write_json
+from offmap.cli.console import check_writable, collected_warnings, progress, say, warn, write_json
 
 if TYPE_CHECKING:
     from offmap.heldout import HeldOut
@@ -34,8 +34,8 @@ class Fit:
     """States that are angles, in radians."""
     time: str | None = "t"
     """Column of the time; None if rows are --dt apart; header.stamp for the clock of messages."""
-    time_unit: Literal["s", "ms", "us", "ns"] = "s"
-    """Of the time column."""
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    """Of the time column, if it holds numbers; by default seconds."""
     traj: str | None = None
     """Column that tells the runs in one file apart."""
     dt: float | None = None
@@ -96,6 +96,7 @@ def _check_target(out: Path) -> None:
         raise ValueError(
             f"--out is the model file, such as robot.offmap; got {out}. Give another name."
         )
+    check_writable(out)
 
 
 def _held_out(errors: "dict[str, HeldOut]", model: "Model") -> str:

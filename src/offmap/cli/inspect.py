@@ -9,7 +9,7 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from offmap.cli.console import console, say, write_json
+from offmap.cli.console import check_writable, console, say, warn, write_json
 
 if TYPE_CHECKING:
     from offmap.data.inspection import StreamReport
@@ -30,14 +30,21 @@ class Inspect:
     def run(self) -> None:
         """Look into each file."""
         from offmap.data import find_files
-        from offmap.data.inspection import inspect, suggestion
+        from offmap.data.inspection import inspect
+        from offmap.data.suggesting import cautions, suggestion
 
+        if self.out is not None:
+            check_writable(self.out)
         reports = {str(path): inspect(path) for path in find_files(self.files)}
         for path, streams in reports.items():
             for stream in streams:
                 console.print(_table(path, stream))
         first = next(iter(reports.values()))
-        say("Perhaps, after checking which columns are states and which controls:")
+        missing = cautions(first)
+        for caution in missing:
+            warn(caution)
+        added = " and adding what is missing" if missing else ""
+        say(f"Perhaps, after checking which columns are states and which controls{added}:")
         say(f"  {suggestion(self.files, first)}")
         if self.out is not None:
             content = {path: [_plain(stream) for stream in s] for path, s in reports.items()}

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from offmap.cli.console import console, progress
+from offmap.cli.console import check_writable, console, progress
 
 _STAGES = 2
 
@@ -30,7 +30,9 @@ class Report:
         from offmap.model import load
         from offmap.report import write
 
+        check_writable(self.out)
         model = load(self.model)
+        self.out.parent.mkdir(parents=True, exist_ok=True)
         with progress(_STAGES) as report:
             path = write(model, self.out, title=self.title or self.model.stem, progress=report)
         size = path.stat().st_size / 1e6

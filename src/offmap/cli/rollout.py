@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import tyro
 
-from offmap.cli.console import say
+from offmap.cli.console import check_writable, say
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,10 @@ class Rollout:
     """Columns of the controls, if they have other names there: v=/cmd_vel.linear.x"""
     time: str = "t"
     """Column of the time, if there is one."""
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    """Of the time column, if it holds numbers; by default seconds."""
+    traj: str | None = None
+    """Which run of a file that holds several: run=3, by the column that tells them apart."""
     out: Path = Path("states.csv")
     """CSV for the time and the states."""
 
@@ -37,6 +41,7 @@ class Rollout:
         from offmap.model import load
         from offmap.storage import replacing
 
+        check_writable(self.out)
         model = load(self.model)
         data = model.dataset
         if len(self.start) != data.n:
@@ -44,14 +49,14 @@ class Rollout:
                 f"--start needs {data.n} numbers, for {', '.join(data.state_names)}; got "
                 f"{len(self.start)}."
             )
-        mapping = {name: name for name in data.control_names}
-        mapping |= {name: column for name, _, column in (c.partition("=") for c in self.control)}
-        if len(mapping) > data.m:
-            raise ValueError(
-                f"--control maps the model's controls {', '.join(data.control_names)}; got "
-                f"{', '.join(self.control)}. Write {data.control_names[0]}=COLUMN."
-            )
-        controls = read_controls(self.controls, mapping, dt=data.dt, time=self.time)
+        controls = read_controls(
+            self.controls,
+            _mapping(data.control_names, self.control),
+            dt=data.dt,
+            time=self.time,
+            time_unit=self.time_unit,
+            traj=self.traj,
+        )
         states = model.rollout(self.start, controls)
         self.out.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self.out) as temporary:
@@ -60,6 +65,20 @@ class Rollout:
             f"{name} {value:.6g}" for name, value in zip(data.state_names, states[-1], strict=True)
         )
         say(f"{len(controls)} steps of {data.dt:g} s end at {last}. States: {self.out}")
+
+
+def _mapping(names: tuple[str, ...], given: tuple[str, ...]) -> dict[str, str]:
+    """The model's controls to columns."""
+    mapping = {name: name for name in names}
+    for pair in given:
+        name = next((name for name in names if pair.startswith(f"{name}=")), None)
+        if name is None:
+            raise ValueError(
+                f"--control maps the model's controls {', '.join(names)}; got {pair}. Write "
+                f"{names[0]}=COLUMN."
+            )
+        mapping[name] = pair.removeprefix(f"{name}=")
+    return mapping
 
 
 def _table(names: tuple[str, ...], dt: float, states: np.ndarray) -> str:

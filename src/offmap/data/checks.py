@@ -3,7 +3,8 @@
 import numpy as np
 from jaxtyping import Float
 
-_LONGEST_STEP = 10.0  # seconds; a robot's log that seems slower is in other units
+from offmap.data.formats.stamps import odd_step
+
 LARGEST = 1e15
 """Beyond any measurement: a placeholder for "missing", or a time stamp."""
 
@@ -25,10 +26,8 @@ def check_numbers(where: str, columns: dict[str, np.ndarray], largest: float = L
             )
 
 
-def check_clock(
-    where: str, clock: Float[np.ndarray, " N"], time: str | None, dt: float | None
-) -> None:
-    """Refuse a clock that does not run forward, or counts other things than seconds."""
+def check_clock(where: str, clock: Float[np.ndarray, " N"]) -> None:
+    """Refuse a clock that does not run forward."""
     steps = np.diff(clock)
     if np.any(steps <= 0):
         row = int(np.argmax(steps <= 0)) + 1
@@ -43,9 +42,13 @@ def check_clock(
                 else "Sort the rows; or name the column that tells the runs apart as `traj`."
             )
         )
-    typical = float(np.median(steps))
-    if typical > _LONGEST_STEP and dt is None and time is not None:
+
+
+def check_unit(where: str, clock: Float[np.ndarray, " N"]) -> None:
+    """Refuse a clock that seems to count other things than seconds, for which none was named."""
+    step = odd_step(clock)
+    if step is not None:
         raise ValueError(
-            f"Time is in seconds; the rows of {where} would be {typical:g} s apart. Give time_unit "
-            f'"ms", "us" or "ns"; or, if this is right, dt={typical:g}.'
+            f"Time is in seconds; the rows of {where} would be {step:g} s apart. Give time_unit "
+            f'"ms", "us" or "ns" (--time-unit); or, if this is right, "s".'
         )

@@ -12,13 +12,13 @@ from jaxtyping import Float, Int
 
 from offmap.data.history import history_length, history_names, with_past_commands
 from offmap.data.trajectory import Trajectory
+from offmap.data.wrapping import check_radians, warn_of_wrapped_columns
 
 __all__ = ["Dataset", "Samples"]
 
 DT_TOLERANCE = 1e-6  # relative; the rounding of a logged clock, not a different rate
 CONSTANT_TOLERANCE = 1e-12  # relative spread of a column that is rounding only
 DUPLICATE_SHARE = 0.1
-WRAP_TOLERANCE = 0.3  # radians a step may be off 2 pi, and the largest usual step beside it
 _BY_POSITION: Any = None  # names left out become x0, x1, … and u0, u1, …
 
 
@@ -93,7 +93,8 @@ class Dataset:
         object.__setattr__(self, "state_names", state_names)
         object.__setattr__(self, "control_names", control_names)
         object.__setattr__(self, "angles", _as_angles(self.angles, state_names))
-        _warn_of_wrapped_columns(self)
+        warn_of_wrapped_columns(trajectories, state_names, self.angles)
+        check_radians(trajectories, state_names, self.angles)
 
     @property
     def n(self) -> int:
@@ -287,24 +288,6 @@ def _as_angles(given: Any, state_names: tuple[str, ...]) -> tuple[str, ...]:
 def _nearest(name: object, known: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(str(name), known)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else "use one of those"
-
-
-def _warn_of_wrapped_columns(dataset: Dataset) -> None:
-    for column, name in enumerate(dataset.state_names):
-        if name in dataset.angles:
-            continue
-        for index, trajectory in enumerate(dataset):
-            steps = np.abs(np.diff(trajectory.x[:, column]))
-            jumps = np.abs(steps - 2.0 * np.pi) < WRAP_TOLERANCE
-            if jumps.any() and np.median(steps) < WRAP_TOLERANCE:
-                warnings.warn(
-                    f"state {name!r} looks like a wrapped angle: trajectory {index} jumps by about "
-                    f"2 pi at {int(jumps.sum())} of {jumps.size} steps, first after row "
-                    f"{int(jumps.argmax())}; declare it with angles=[{name!r}]",
-                    UserWarning,
-                    stacklevel=4,
-                )
-                break
 
 
 def _check_repeated_trajectories(trajectories: tuple[Trajectory, ...]) -> None:

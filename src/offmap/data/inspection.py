@@ -1,16 +1,17 @@
-"""What is in a log file, and how it might be mapped to states and controls."""
+"""What is in a log file: streams, rates, gaps, and what each column looks like."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 
 from offmap.data.formats import Topic, read_columns, table_names
+from offmap.data.formats.derived import ANGLES, derived, quaternions
+from offmap.data.formats.stamps import in_seconds, is_date, likely_unit, named_time
 
 _LOOKS = {
-    "time": {"t", "time", "timestamp", "stamp", "secs", "seconds"},
     "run": {"traj", "trajectory", "run", "episode", "trial"},
     "index": {"k", "i", "index", "row", "step", "seq"},
     "angle": {"theta", "yaw", "heading", "psi", "phi", "roll", "pitch", "angle"},
@@ -20,7 +21,11 @@ _LOOKS = {
 """Words in a column's name that tell what it holds."""
 _SHORT = {"control": {"v", "w"}}
 """Letters that count only as the whole name."""
+_PLACES = {"x", "y", "z", "p", "q", "px", "py", "pz", "pos", "position", "pose", "state", "s"}
+"""Words that begin the name of a state, however evenly it grows."""
 _GAP = 3.0
+_EVEN = 0.1  # of a step: how far the middle nine tenths of a clock's steps may differ
+_LENGTH = 0.05  # by which a quaternion's length may differ from 1
 _BOOKKEEPING = ("header", "covariance", "stamp", "seq")
 
 
@@ -33,7 +38,8 @@ class Column:
     high: float
     missing: int
     looks: str
-    """As in `_LOOKS`; or "constant", "text", or "" for any other, perhaps a state."""
+    """As in `_LOOKS`; or "time", "quaternion", "degrees", "constant", "text", or "" for any other,
+    perhaps a state."""
 
 
 @dataclass(frozen=True)
@@ -50,124 +56,140 @@ class StreamReport:
     backward: int
     """Rows whose time does not increase."""
     columns: tuple[Column, ...]
+    clock: str | None = None
+    """The column that tells the time, if one does."""
+    unit: str | None = None
+    """Of that column, where it is not plainly seconds."""
 
 
 def inspect(path: Path) -> tuple[StreamReport, ...]:
     """Streams of a file with rates, gaps and columns."""
     reports: list[StreamReport] = []
     for group, names in table_names(path).items():
-        names = tuple(name for name in names if not _is_bookkeeping(name))
-        if names:
-            streams, text = _read(path, list(names))
-            reports += [
-                _report(
-                    stream, stream.name or group, [n for n in text if n.startswith(stream.name)]
-                )
-                for stream in streams
-            ]
-    if not reports:
+        kept = [name for name in names if name and not _is_bookkeeping(name)]
+        streams = read_columns(path, kept, raw=kept) if kept else []
+        reports += [_report(stream, stream.name or group) for stream in streams]
+    columns = [column for report in reports for column in report.columns]
+    if all(column.looks.startswith("text") for column in columns):
+        for column in columns[:1]:
+            read_columns(path, [column.name])  # says which cell is no number
         raise ValueError(f"{path} holds no numeric columns. Is it a log?")
     return tuple(reports)
-
-
-def suggestion(files: Sequence[str], reports: Sequence[StreamReport]) -> str:
-    """A command line to start from."""
-    columns = _common(reports)
-    by = {look: [c.name for c in columns if c.looks == look] for look in _LOOKS}
-    states = [c.name for c in columns if c.looks in ("", "angle")]
-    parts = ["offmap fit", *files, "--state", *(states or ["…"])]
-    parts += ["--control", *(by["control"] or ["…"])]
-    parts += ["--angles", *by["angle"]] if by["angle"] else []
-    parts += ["--traj", by["run"][0]] if by["run"] else []
-    if by["time"]:
-        parts += ["--time", by["time"][0].rpartition("/")[2]]
-    elif all(report.rate is None for report in reports):
-        parts += ["--time", "None", "--dt", "…"]
-    return " ".join(parts)
-
-
-def _common(reports: Sequence[StreamReport]) -> list[Column]:
-    """All columns; or, where groups are alike, those of one of them, named as inside it."""
-    inside = [
-        [replace(c, name=c.name.removeprefix(f"{report.name}/")) for c in report.columns]
-        for report in reports
-    ]
-    tables = [tuple(column.name for column in columns) for columns in inside]
-    most = max(tables, key=tables.count)
-    if tables.count(most) > 1:
-        return inside[tables.index(most)]
-    return [column for report in reports for column in report.columns]
-
-
-def _read(path: Path, names: list[str]) -> tuple[list[Topic], list[str]]:
-    """All columns that are numbers, and the names of those that are not."""
-    try:
-        return read_columns(path, names), []
-    except ValueError:
-        numeric = [name for name in names if _is_numeric(path, name)]
-        if not numeric:
-            raise
-        return read_columns(path, numeric), [name for name in names if name not in numeric]
-
-
-def _is_numeric(path: Path, name: str) -> bool:
-    try:
-        read_columns(path, [name])
-    except ValueError:
-        return False
-    return True
 
 
 def _is_bookkeeping(name: str) -> bool:
     return name.startswith("/") and any(word in name for word in _BOOKKEEPING)
 
 
-def _report(stream: Topic, name: str, text: list[str]) -> StreamReport:
-    clock, clock_name = stream.time, None
-    if clock is None:
-        clock_name = _time_column(stream)
-        clock = stream.columns[clock_name] if clock_name else None
-    steps = np.diff(clock) if clock is not None else np.zeros(0)
+def _report(stream: Topic, name: str) -> StreamReport:
+    stored = stream.columns
+    clock, seconds, unit = _clock(stream) if stream.time is None else (None, stream.time, None)
+    steps = np.diff(seconds) if seconds is not None else np.zeros(0)
     usual = float(np.median(steps)) if steps.size else 0.0
     pauses = steps[steps > _GAP * usual] if usual > 0 else np.zeros(0)
-    columns = [_column(name, values, name == clock_name) for name, values in stream.columns.items()]
     return StreamReport(
         name,
-        len(next(iter(stream.columns.values()))),
+        len(next(iter(stored.values()))),
         1 / usual if usual > 0 else None,
         len(pauses),
         float(pauses.max(initial=0.0)),
         int(np.sum(steps <= 0)),
-        (*columns, *(Column(name, np.nan, np.nan, 0, "text") for name in text)),
+        tuple(_columns(stored, clock)),
+        clock,
+        unit,
     )
 
 
-def _time_column(stream: Topic) -> str | None:
-    """A column called time, or else the first that only ever increases."""
-    named = [name for name in stream.columns if _named(name) == "time"]
-    rising = [
-        name
-        for name, values in stream.columns.items()
-        if len(values) > 2 and np.all(np.diff(values) > 0)
-    ]
-    return next(iter(named + rising), None)
+def _columns(stored: dict[str, np.ndarray], clock: str | None) -> list[Column]:
+    """All columns, and the angles of quaternions beside their components."""
+    numbers = {n: v.astype(np.float64) for n, v in stored.items() if v.dtype.kind in "biuf"}
+    attitudes = {
+        stem: parts
+        for stem, parts in quaternions([*numbers]).items()
+        if _is_attitude([numbers[part] for part in parts])
+    }
+    parts = {part for four in attitudes.values() for part in four}
+    rules = derived([*stored])
+    timed = {clock, *(rules[clock].parts if clock in rules else ())}
+    found = []
+    for name, values in stored.items():
+        if name in timed or values.dtype.kind in "mM":
+            found.append(_timing(name, numbers.get(name)))
+        elif name not in numbers:
+            looks = "text, named like a time" if named_time(name) else "text"
+            found.append(Column(name, np.nan, np.nan, 0, looks))
+        else:
+            found.append(_column(name, numbers[name], "quaternion" if name in parts else ""))
+    for stem, four in attitudes.items():
+        found += [
+            _column(stem + angle, of(*(numbers[part] for part in four)))
+            for angle, of in ANGLES.items()
+        ]
+    return found
 
 
-def _column(name: str, values: np.ndarray, is_time: bool) -> Column:
+def _is_attitude(components: list[np.ndarray]) -> bool:
+    length = np.sqrt(np.sum(np.square(components), axis=0))
+    length = length[np.isfinite(length)]
+    return bool(length.size and np.all(np.abs(length - 1) < _LENGTH))
+
+
+def _clock(stream: Topic) -> tuple[str | None, Float[np.ndarray, " N"] | None, str | None]:
+    """The column that tells the time, its seconds, and its unit unless that is plain."""
+    stored = stream.columns
+    rules = derived([*stored])
+    pairs = [name for name, rule in rules.items() if len(rule.parts) == 2]
+    named = [name for name in stored if named_time(name)]
+    dates = [name for name, values in stored.items() if values.dtype.kind in "mM"]
+    even = [name for name, values in stored.items() if _ticks(name, values)]
+    for name in pairs + named + dates + even:
+        try:
+            values = stored.get(name)
+            if values is None:
+                values = rules[name].of(*(stored[part] for part in rules[name].parts))
+            unit = None if is_date(values) else likely_unit(name, values)
+            return name, in_seconds([values], unit)[0], unit
+        except ValueError:  # text that is no date
+            continue
+    return None, None, None
+
+
+def _ticks(name: str, values: np.ndarray) -> bool:
+    """Whether a column that is called nothing in particular grows evenly, as a clock does."""
+    field = re.split(r"[./]", name.lower())[-1]
+    first = re.split(r"[^a-z]+", field)[0]
+    if len(values) < 4 or values.dtype.kind not in "iuf" or _named(name) or first in _PLACES:
+        return False
+    steps = np.diff(values.astype(np.float64))
+    if "[" in field or not np.all(steps > 0):
+        return False
+    low, usual, high = np.quantile(steps, [0.05, 0.5, 0.95])
+    return bool(high - low <= _EVEN * usual)
+
+
+def _timing(name: str, values: np.ndarray | None) -> Column:
+    finite = np.zeros(0) if values is None else values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (np.nan, np.nan)
+    return Column(name, low, high, 0 if values is None else len(values) - len(finite), "time")
+
+
+def _column(name: str, values: np.ndarray, looks: str = "") -> Column:
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (np.nan, np.nan)
-    looks = _named(name)
-    if is_time:
-        looks = "time"
-    elif not finite.size or low == high:
+    looks = looks or _named(name)
+    if not finite.size or low == high:
         looks = "constant"
-    elif looks in ("", "control", "time") and _wraps(finite, low, high):
+    elif looks in ("", "control", "time") and _wraps(finite, low, high, 2 * np.pi):
         looks = "angle"
+    elif looks in ("", "angle") and _wraps(finite, low, high, 360.0):
+        looks = "degrees"
     return Column(name, low, high, len(values) - len(finite), looks)
 
 
 def _named(name: str) -> str:
     """What the words of a name say: the last field of a message, the topic for controls."""
+    if named_time(name):
+        return "time"
     field = re.split(r"[./]", name.lower())[-1]
     words = re.split(r"[^a-z]+", field)
     topic = re.split(r"[^a-z]+", name.lower().partition(".")[0])
@@ -177,9 +199,9 @@ def _named(name: str) -> str:
     return next((looks for looks, letters in _SHORT.items() if field in letters), "")
 
 
-def _wraps(values: np.ndarray, low: float, high: float) -> bool:
+def _wraps(values: np.ndarray, low: float, high: float, turn: float) -> bool:
     """Within one turn, and jumping by about one."""
     steps = np.abs(np.diff(values))
-    jumps = np.abs(steps - 2 * np.pi) < 0.3
-    inside = high - low <= 2 * np.pi + 1e-6
-    return bool(inside and jumps.any() and np.median(steps) < 0.3)
+    jumps = np.abs(steps - turn) < 0.05 * turn
+    inside = high - low <= turn * (1 + 1e-6)
+    return bool(inside and jumps.any() and np.median(steps) < 0.05 * turn)

@@ -7,6 +7,7 @@ from offmap.data.formats import Topic
 from offmap.data.trajectory import Trajectory
 
 _REGULAR = 0.01  # of a step that a row may be off the grid and still count as on it
+_MOST_PER_ROW, _MOST_ROWS = 100, 1_000_000  # of a grid; a short plan may be held for long
 _GAP = 3.0  # steps without a measurement that end a trajectory
 
 
@@ -41,7 +42,7 @@ def resample(
     for begin, end in _spans(
         [clocks[name] for name in state], [clocks[n] for n in control], dt, max_gap
     ):
-        grid = begin + dt * np.arange(int((end - begin) / dt + _REGULAR) + 1)
+        grid = grid_of(begin, end, dt, max(len(clock) for clock in clocks.values()))
         if len(grid) < 2:
             continue
         x = [_interpolated(grid, clocks[name], values[name], name in angles, dt) for name in state]
@@ -50,10 +51,39 @@ def resample(
     return found
 
 
+def grid_of(begin: float, end: float, dt: float, rows: int) -> Float[np.ndarray, " T"]:
+    """Moments every `dt` seconds; refused where a log of so many rows would become a giant."""
+    count = (end - begin) / dt + _REGULAR
+    if count > max(_MOST_PER_ROW * rows, _MOST_ROWS):
+        raise ValueError(
+            f"A log keeps its size, more or less; {rows} rows that last {end - begin:g} s would "
+            f"become {count:.3g} with a step of {dt:g} s. Check dt, and the unit of the time "
+            f"(time_unit, --time-unit)."
+        )
+    return begin + dt * np.arange(int(count) + 1)
+
+
 def clock_of(stream: Topic) -> Float[np.ndarray, " N"]:
     """The time of a stream that has one."""
     assert stream.time is not None
     return stream.time
+
+
+def usual_step(clock: Float[np.ndarray, " N"]) -> float:
+    """Seconds between rows: the mean of all steps near their median.
+
+    Seconds since 1970 have steps that are off by up to 2e-7, which a mean evens out.
+    """
+    steps = np.diff(clock)
+    median = float(np.median(steps)) if len(steps) else 0.0
+    near = np.abs(steps - median) <= _REGULAR * median + 2 * np.spacing(np.abs(clock[:1]))
+    return float(np.mean(steps[near])) if near.any() else median
+
+
+def plain_step(step: float, rows: int) -> float:
+    """The shortest number that keeps so many rows on the grid."""
+    rounded = (float(f"{step:.{digits}g}") for digits in range(3, 13))
+    return next((s for s in rounded if abs(s - step) * rows <= 0.1 * _REGULAR * step), step)
 
 
 def _spans(
@@ -61,11 +91,11 @@ def _spans(
 ) -> list[tuple[float, float]]:
     """Stretches of time in which every state is measured and some control is in force."""
     begin = max(clock[0] for clock in states + controls)
-    held = [clock[-1] + max(dt, _step(clock)) for clock in controls]
+    held = [clock[-1] + max(dt, usual_step(clock)) for clock in controls]
     end = min([clock[-1] for clock in states] + held)
     gaps = []
     for clock in states:
-        longest = _GAP * max(dt, _step(clock)) if max_gap is None else max_gap
+        longest = _GAP * max(dt, usual_step(clock)) if max_gap is None else max_gap
         after = np.flatnonzero(np.diff(clock) > longest * (1 + _REGULAR))
         gaps += [(float(clock[i]), float(clock[i + 1])) for i in after]
     spans = []
@@ -94,7 +124,3 @@ def _interpolated(
 def held(grid: np.ndarray, clock: np.ndarray, column: np.ndarray, dt: float) -> np.ndarray:
     """The control given last; one that comes just behind a row of the grid counts for it."""
     return column[np.searchsorted(clock, grid + _REGULAR * dt, side="right") - 1]
-
-
-def _step(clock: np.ndarray) -> float:
-    return float(np.median(np.diff(clock))) if len(clock) > 1 else 0.0

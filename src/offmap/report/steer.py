@@ -129,7 +129,7 @@ def _panel(model: Model, data: dict[str, Any]) -> str:
         f"<label class='wide'>up <select id='steer-up'>{up}</select></label></div>"
         "<p id='steer-words' class='caption' aria-live='polite'></p>"
         "<figure><div id='steer-plot' class='plot'></div></figure>"
-        "<div class='scroll'><table><thead><tr><th>where it ends</th>"
+        "<div class='scroll'><table class='stacked'><thead><tr><th>where it ends</th>"
         f"{heads}{broken}</tr></thead><tbody id='steer-results'></tbody></table></div>"
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from offmap.data.formats import arrays, bags, tables
+from offmap.data.formats.derived import Derived, derived
 from offmap.data.formats.topic import Topic, check_names, nearest
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "is_bag",
     "nearest",
     "read_columns",
+    "row_counts",
     "table_names",
 ]
 
@@ -37,9 +39,22 @@ SUFFIXES = tuple(_FORMATS)
 
 
 def column_names(path: Path) -> tuple[str, ...]:
-    """Names of all columns, or fields of all messages, that a file offers."""
+    """Names of all columns, or fields of all messages, that a file offers, and what follows."""
+    stored = _stored_names(path)
+    return (*stored, *derived(stored))
+
+
+def _stored_names(path: Path) -> tuple[str, ...]:
     with _speaking_of(path) as format:
         return format.column_names(path)
+
+
+def row_counts(path: Path) -> dict[str, int]:
+    """Rows of each column, where columns of one file may be of different lengths."""
+    with _speaking_of(path) as format:
+        counts = arrays.row_counts(path) if format is arrays else {}
+    rules = derived([*counts])
+    return counts | {name: counts[rule.parts[0]] for name, rule in rules.items()}
 
 
 def table_names(path: Path) -> dict[str, tuple[str, ...]]:
@@ -49,21 +64,40 @@ def table_names(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_columns(
-    path: Path, names: Sequence[str], *, text: Sequence[str] = (), clock: str = "t"
+    path: Path, names: Sequence[str], *, raw: Sequence[str] = (), clock: str = "t"
 ) -> list[Topic]:
     """Read columns by name, grouped by the clock they share.
 
     Args:
         path: the file, or the folder of a ROS 2 bag.
         names: what to read; a name that does not exist is refused with the nearest ones.
-        text: names that may be text, such as those of trajectories.
+        raw: names of columns that may also hold dates or text, and are given as they are.
         clock: for bags, "header.stamp" takes the time from the messages' headers.
     """
-    check_names(path, names, column_names(path))
+    stored = _stored_names(path)
+    rules = derived(stored)
+    check_names(path, names, (*stored, *rules))
+    wanted = [part for name in names for part in (rules[name].parts if name in rules else (name,))]
+    kept = [part for name in raw for part in (rules[name].parts if name in rules else (name,))]
     with _speaking_of(path) as format:
-        if format is bags:
-            return bags.read_columns(path, names, text, clock)
-        return format.read_columns(path, names, text)
+        streams = (
+            bags.read_columns(path, list(dict.fromkeys(wanted)), clock)
+            if format is bags
+            else format.read_columns(path, list(dict.fromkeys(wanted)), kept)
+        )
+        return [_with_derived(stream, names, rules) for stream in streams]
+
+
+def _with_derived(stream: Topic, names: Sequence[str], rules: dict[str, Derived]) -> Topic:
+    """The wanted columns of a stream, in order, found where they are not stored."""
+    columns = {}
+    for name in names:
+        if name in stream.columns:
+            columns[name] = stream.columns[name]
+        elif name in rules and rules[name].parts[0] in stream.columns:
+            parts = (stream.columns[part] for part in rules[name].parts)
+            columns[name] = rules[name].of(*parts)
+    return Topic(stream.name, columns, stream.time)
 
 
 def is_bag(path: Path) -> bool:

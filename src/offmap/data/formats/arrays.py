@@ -4,6 +4,7 @@ import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,34 +17,41 @@ _INDEXED = re.compile(r"(.+)\[(\d+)\]")
 
 def column_names(path: Path) -> tuple[str, ...]:
     """Every vector, and every column of every matrix."""
+    return tuple(row_counts(path))
+
+
+def row_counts(path: Path) -> dict[str, int]:
+    """How many rows each column has."""
     with _opened(path) as arrays:
-        return tuple(name for key, array in arrays.items() for name in _columns(key, array))
+        return {
+            name: array.shape[0] for key, array in arrays.items() for name in _columns(key, array)
+        }
 
 
 def table_names(path: Path) -> dict[str, tuple[str, ...]]:
-    """The columns of each group; those too short or too long to be of its table stand alone."""
-    tables: dict[str, dict[str, int]] = {}
-    with _opened(path) as arrays:
-        for key, array in arrays.items():
-            for name in _columns(key, array):
-                tables.setdefault(name.rpartition("/")[0], {})[name] = len(array)
+    """The columns of each group that are equally long, or but one row shorter."""
+    groups: dict[str, dict[str, int]] = {}
+    for name, rows in row_counts(path).items():
+        groups.setdefault(name.rpartition("/")[0], {})[name] = rows
     found: dict[str, tuple[str, ...]] = {}
-    for group, lengths in tables.items():
-        longest = max(lengths.values())
-        together = tuple(name for name, rows in lengths.items() if rows >= longest - 1)
-        found[group] = together
-        found |= {name: (name,) for name in lengths if name not in together}
+    for group, lengths in groups.items():
+        key = group
+        while lengths:
+            longest = max(lengths.values())
+            found[key] = tuple(name for name, rows in lengths.items() if rows >= longest - 1)
+            lengths = {name: rows for name, rows in lengths.items() if rows < longest - 1}
+            key = next(iter(lengths), "")
     return found
 
 
-def read_columns(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> list[Topic]:
-    """The named columns as numbers, those in `text` as they are."""
+def read_columns(path: Path, names: Sequence[str], raw: Sequence[str] = ()) -> list[Topic]:
+    """The named columns as numbers, those in `raw` as they are."""
     columns: dict[str, np.ndarray] = {}
     with _opened(path) as arrays:
         for name in names:
             indexed = None if name in arrays else _INDEXED.fullmatch(name)
             array = arrays[indexed[1]][:, int(indexed[2])] if indexed else arrays[name][:]
-            columns[name] = np.asarray(array) if name in text else _numbers(name, array)
+            columns[name] = np.asarray(array) if name in raw else _numbers(name, array)
     return [Topic("", _even(columns))]
 
 
@@ -69,19 +77,41 @@ def _numbers(name: str, array: Any) -> np.ndarray:
 
 
 def _columns(key: str, array: Any) -> list[str]:
-    if array.ndim == 1:
+    if array.dtype.hasobject and array.dtype.metadata is None:  # HDF5 says what its objects are
+        return []
+    if len(array.shape) == 1:
         return [key]
-    return [f"{key}[{i}]" for i in range(array.shape[1])] if array.ndim == 2 else []
+    return [f"{key}[{i}]" for i in range(array.shape[1])] if len(array.shape) == 2 else []
+
+
+class _Member:
+    """One array of an NPZ file, of which only the header is read before it is used."""
+
+    def __init__(self, file: Any, key: str) -> None:
+        self._file, self._key = file, key
+        with file.zip.open(f"{key}.npy" if f"{key}.npy" in file.zip.namelist() else key) as member:
+            version = np.lib.format.read_magic(member)
+            read = np.lib.format.read_array_header_1_0
+            if version != (1, 0):
+                read = np.lib.format.read_array_header_2_0
+            self.shape, _, self.dtype = read(member)
+
+    @cached_property
+    def _array(self) -> np.ndarray:
+        return self._file[self._key]
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        return self._array[rows]
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[dict[str, Any]]:
-    """Arrays by name; those of HDF5 are read only where they are used."""
+    """Arrays by name, read only where they are used."""
     if path.suffix.lower() == ".npz":
         if not zipfile.is_zipfile(path):
             raise ValueError("it is no zip archive, as an NPZ file is")
         with np.load(path, allow_pickle=False) as file:
-            yield {key: file[key] for key in file.files}
+            yield {key: _Member(file, key) for key in file.files}
         return
     h5py = optional("h5py", "HDF5 files")
     with h5py.File(path, "r") as file:

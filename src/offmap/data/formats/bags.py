@@ -1,43 +1,49 @@
 """ROS 1 bags, ROS 2 bags and MCAP, through rosbags: no ROS installation is needed.
 
 A column is a field of a topic's messages, `/odom.pose.pose.position.x`; elements of arrays are
-`/joint_states.position[0]`; a quaternion also offers `roll`, `pitch` and `yaw`.
+`/joint_states.position[0]`.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+import struct
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from math import asin, atan2
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from offmap.data.formats.layout import Layout
 from offmap.data.formats.topic import Topic, optional
 
 _ELEMENT = re.compile(r"(\w+)\[(\d+)\]")
 _MOST_ELEMENTS = 64  # of an array that are listed: joints, but not the pixels of an image
+_BLOCK = 4096  # messages that are decoded at once
+_NUMBERS = (bool, int, float, np.number, np.bool_)
 STAMP = "header.stamp"
+_STAMPS = ["header.stamp.sec", "header.stamp.nanosec"]
 
 
 def column_names(path: Path) -> tuple[str, ...]:
     """Numeric fields of every topic, as its first message has them."""
     names: list[str] = []
     with _opened(path) as bag:
-        for topic, messages in _topics(bag).items():
-            for _, message in messages():
+        if not bag.message_count:
+            raise ValueError("it holds no messages; record again, or leave it out")
+        for topic, connections in _topics(bag).items():
+            for connection, _, data in bag.messages(connections):
+                message = bag.deserialize(data, connection.msgtype)
                 names += [f"{topic}.{field}" for field in _fields(message)]
                 break
     return tuple(names)
 
 
-def read_columns(
-    path: Path, names: Sequence[str], text: Sequence[str] = (), clock: str = "t"
-) -> list[Topic]:
+def read_columns(path: Path, names: Sequence[str], clock: str = "t") -> list[Topic]:
     """One stream per topic; time is when a message was recorded, or its header's stamp."""
-    if text:
-        raise ValueError("a bag holds one run and has no column that splits it; leave `traj` out")
     fields: dict[str, list[str]] = {}
     for name in names:
         topic, _, field = name.partition(".")
@@ -45,7 +51,7 @@ def read_columns(
     with _opened(path) as bag:
         topics = _topics(bag)
         found = {
-            topic: _table(topic, wanted, topics[topic](), clock == STAMP)
+            topic: _table(bag, topics[topic], wanted, clock == STAMP)
             for topic, wanted in fields.items()
         }
     # Counted from the first message: seconds since 1970 have few digits left behind the point.
@@ -61,22 +67,66 @@ def read_columns(
 
 
 def _table(
-    topic: str, wanted: list[str], messages: Any, stamped: bool
+    bag: Any, connections: list[Any], wanted: list[str], stamped: bool
 ) -> tuple[Int[np.ndarray, " N"], Float[np.ndarray, "N fields"]]:
     """Nanoseconds and the wanted fields of every message of a topic."""
-    getters = [_getter(field) for field in wanted]
-    stamps, rows = [], []
-    for count, (stamp, message) in enumerate(messages):
+    fields = [*wanted, *(_STAMPS if stamped else ())]
+    stamps, tables = [np.zeros(0, np.int64)], [np.zeros((0, len(fields)))]
+    for block in _blocks(bag, connections):
+        table = _at_once(bag, block, fields)
+        if table is None:
+            before = sum(map(len, tables))
+            table = _one_by_one(bag, block, fields, before)
+        tables.append(table)
+        stamps.append(np.array([stamp for _, stamp, _ in block], dtype=np.int64))
+    table = np.concatenate(tables)
+    if not stamped:
+        return np.concatenate(stamps), table
+    seconds, rest = table[:, -2:].astype(np.int64).T
+    return seconds * 1_000_000_000 + rest, table[:, :-2]
+
+
+def _blocks(bag: Any, connections: list[Any]) -> Iterator[list[tuple[Any, int, bytes]]]:
+    """Messages as they are stored, some thousand at a time, so that memory stays bounded."""
+    messages = bag.messages(connections)
+    while block := list(islice(messages, _BLOCK)):
+        yield block
+
+
+def _at_once(bag: Any, block: list[Any], fields: list[str]) -> np.ndarray | None:
+    """All messages of a block, if they are laid out alike; the ends are checked one by one."""
+    if len({connection.msgtype for connection, _, _ in block}) > 1:
+        return None
+    connection, _, first = block[0]
+    messages = [bytes(data) for _, _, data in block]
+    try:
+        layout = Layout(bag.typestore.fielddefs, connection.msgtype, bytes(first), bag.is2)
+        table = layout.cells(messages, fields)
+    except (KeyError, IndexError, ValueError, struct.error):  # a type or message it does not know
+        return None
+    ends = [block[0], block[-1]]
+    if table is None or not np.array_equal(
+        table[[0, -1]], _one_by_one(bag, ends, fields, 0), equal_nan=True
+    ):
+        return None
+    return table
+
+
+def _one_by_one(
+    bag: Any, block: list[Any], fields: list[str], before: int
+) -> Float[np.ndarray, "N fields"]:
+    """The fields of each message, whatever it is like."""
+    get = _getter(fields)
+    cells = array("d")
+    for count, (connection, _, data) in enumerate(block):
         try:
-            stamps.append(_header_stamp(message) if stamped else stamp)
-            rows.append([get(message) for get in getters])
+            cells.extend(get(bag.deserialize(data, connection.msgtype)))
         except (AttributeError, IndexError, TypeError) as error:
             raise ValueError(
-                f"message {count} of {topic} lacks one of {', '.join([*wanted][:4])}"
-                f"{' or header.stamp' if stamped else ''} ({error})"
+                f"message {before + count} of {connection.topic} lacks one of "
+                f"{', '.join(fields[:4])}{' or header.stamp' * (fields[-2:] == _STAMPS)} ({error})"
             ) from None
-    table = np.array(rows, dtype=np.float64).reshape(len(rows), len(wanted))
-    return np.array(stamps, dtype=np.int64), table
+    return np.array(cells).reshape(-1, len(fields))
 
 
 @contextmanager
@@ -89,33 +139,26 @@ def _opened(path: Path) -> Iterator[Any]:
         yield bag
 
 
-def _topics(bag: Any) -> dict[str, Callable[[], Iterator[tuple[int, Any]]]]:
-    """Each topic's messages, decoded one at a time."""
-
-    def messages(connections: list[Any]) -> Iterator[tuple[int, Any]]:
-        for connection, stamp, data in bag.messages(connections):
-            yield stamp, bag.deserialize(data, connection.msgtype)
-
-    by_topic: dict[str, list[Any]] = {}
+def _topics(bag: Any) -> dict[str, list[Any]]:
+    """Connections by topic, of messages whose type is known."""
+    topics: dict[str, list[Any]] = {}
     for connection in bag.connections:
         if connection.msgtype in bag.typestore.fielddefs:
-            by_topic.setdefault(connection.topic, []).append(connection)
-    return {topic: lambda c=c: messages(c) for topic, c in by_topic.items()}  # type: ignore[misc]
+            topics.setdefault(connection.topic, []).append(connection)
+    return topics
 
 
 def _fields(message: Any, prefix: str = "") -> Iterator[str]:
     parts = getattr(message, "__dataclass_fields__", {})
-    if {"x", "y", "z", "w"} <= parts.keys():
-        yield from (f"{prefix}{angle}" for angle in _ANGLES)
     for name in parts:
         value = getattr(message, name)
         if name.startswith("__"):
             continue
-        if isinstance(value, (bool, int, float, np.number)):
+        if isinstance(value, _NUMBERS):
             yield prefix + name
         elif isinstance(value, (np.ndarray, list, tuple)) and len(value) <= _MOST_ELEMENTS:
             for i, element in enumerate(value):
-                if isinstance(element, (bool, int, float, np.number)):
+                if isinstance(element, _NUMBERS):
                     yield f"{prefix}{name}[{i}]"
                 else:
                     yield from _fields(element, f"{prefix}{name}[{i}].")
@@ -123,35 +166,22 @@ def _fields(message: Any, prefix: str = "") -> Iterator[str]:
             yield from _fields(value, f"{prefix}{name}.")
 
 
-def _getter(field: str) -> Callable[[Any], float]:
-    """How to find a field in a message."""
-    *parents, last = field.split(".")
-    path = [_ELEMENT.fullmatch(part) or part for part in parents]
-    end = _ELEMENT.fullmatch(last) or last
+def _getter(fields: list[str]) -> Callable[[Any], Iterable[float]]:
+    """How to find fields in a message."""
+    if len(fields) > 1 and not any("[" in field for field in fields):
+        return attrgetter(*fields)
+    getters = [_element(field) if "[" in field else attrgetter(field) for field in fields]
+    return lambda message: [get(message) for get in getters]
 
-    def follow(value: Any, part: Any) -> Any:
-        return (
-            getattr(value, part) if isinstance(part, str) else getattr(value, part[1])[int(part[2])]
-        )
+
+def _element(field: str) -> Callable[[Any], float]:
+    """How to find a field that is, or lies in, an element of an array."""
+    path = [_ELEMENT.fullmatch(part) or part for part in field.split(".")]
 
     def get(message: Any) -> float:
         for part in path:
-            message = follow(message, part)
-        if isinstance(end, str) and end in _ANGLES and hasattr(message, "w"):
-            return _ANGLES[end](message.x, message.y, message.z, message.w)
-        return float(follow(message, end))
+            message = getattr(message, part if isinstance(part, str) else part[1])
+            message = message if isinstance(part, str) else message[int(part[2])]
+        return float(message)
 
     return get
-
-
-def _header_stamp(message: Any) -> int:
-    stamp = message.header.stamp
-    return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
-
-
-_ANGLES: dict[str, Callable[[float, float, float, float], float]] = {
-    "roll": lambda x, y, z, w: atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y)),
-    "pitch": lambda x, y, z, w: asin(max(-1.0, min(1.0, 2 * (w * y - z * x)))),
-    "yaw": lambda x, y, z, w: atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)),
-}
-"""Tait–Bryan angles (z-y-x) of the unit quaternion (x, y, z, w)."""

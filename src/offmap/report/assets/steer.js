@@ -87,6 +87,7 @@
 
   function report(paths, u) {
     const body = element("steer-results");
+    const heads = body.parentElement.tHead.rows[0].cells;
     body.replaceChildren(...paths.map((states, i) => {
       const row = document.createElement("tr");
       const worst = violation(spec.variants[i].id, states, u);
@@ -97,6 +98,7 @@
         const cell = document.createElement(k ? "td" : "th");
         if (k) cell.className = "number"; else cell.scope = "row";
         cell.textContent = text;
+        cell.dataset.label = heads[k].textContent;
         row.append(cell);
       });
       return row;
