@@ -71,7 +71,8 @@ def coverage(model: offmap.Model, case: Case, place: str, trials: int, samples: 
     truth = states[:, EVERY::EVERY]
     # Where the truth ranks among the draws: uniform if they are as far apart as they should be.
     rank = (np.sum(drawn < truth[None], axis=0) + 0.5) / (samples + 1)
-    away = np.abs(drawn - truth[None]).max(axis=0) > floor
+    round_off = _ROUND_OFF * model.dataset.samples().x.std(axis=0)
+    away = np.abs(drawn - truth[None]).max(axis=0) > round_off
     doubted = (std > floor) | (error > floor)
     scaled = (error / np.maximum(std, 1e-300))[doubted]
     return {

@@ -5,8 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offmap.constraint.dictionary import discover, equation_of, inputs_of
+from offmap.constraint.dictionary import (
+    _held_out,
+    _polished,
+    _tied,
+    discover,
+    equation_of,
+    inputs_of,
+)
 from offmap.constraint.library import Library
+from offmap.constraint.search import Candidate, least_ratio, search_problem
 from offmap.systems import (
     bicycle,
     planar_quadrotor,
@@ -313,3 +321,26 @@ def test_weights_of_exact_data_are_exact_to_round_off(seed):
     weights = [row.weights[row.weights != 0] for row in rows]
     (with_gravity,) = [np.abs(w) for w in weights if len(w) == 3]
     assert np.max(np.abs(np.sort(with_gravity)[:2] * 9.81 - 1)) < 5e-15
+
+
+def test_weights_that_are_tied_stay_equal_when_the_rest_are_fitted_again():
+    """Of random laws of four terms near 1 some have a free weight that outgrows the tied ones."""
+    library = Library(("a", "b", "c", "e"), (), ())
+    support = np.array([np.flatnonzero(library.terms()[:, 0, j])[0] for j in range(4)])
+    ties = 0
+    for seed in range(4000, 4400):
+        rng = np.random.default_rng(seed)
+        groups = np.arange(60) * 20 // 60
+        weights = 1 + 0.08 * rng.normal(size=4)
+        xdot = rng.normal(size=(60, 1)) + rng.uniform(0.1, 1) * rng.normal(size=(60, 4))
+        xdot[:, 3] = -(xdot[:, :3] @ weights[:3]) / weights[3]
+        xdot = xdot + 0.1 * rng.normal(size=(60, 4)) + 0.05 * rng.normal(size=(20, 4))[groups]
+        features = np.concatenate([np.ones((60, 1)), rng.normal(size=(60, 4))], axis=1)
+        held, groups = _held_out(features, groups)
+        search = search_problem(library.terms(), features, xdot, np.full(4, 0.1), held)
+        ratio, found = least_ratio(search.gram, search.noise, support[None])
+        before = _tied(search, Candidate(support, found[0], float(ratio[0]), 9.0), groups)
+        after = np.abs(_polished(search, before).weights / search.size[support])
+        ties += len(before.tied)
+        np.testing.assert_allclose(after[list(before.tied)], after.max(), rtol=1e-9)
+    assert ties > 50

@@ -11,6 +11,7 @@ from control_models import predictor_of
 
 from offmap.constraint import DictionaryConstraint
 from offmap.constraint.doubt import weight_doubt
+from offmap.constraint.library import Library
 from offmap.dynamics import Dynamics, reduced_inputs
 from offmap.mlp import MLPConfig, fit_mlp
 from offmap.predictor import Predictor
@@ -95,6 +96,17 @@ def test_weights_are_as_far_off_as_refits_to_other_noise(model):
         found = weight_doubt(DictionaryConstraint(library, jnp.asarray(weights)), samples.x, xdot)
         sizes.append(np.sqrt(np.sum(found**2)))
     assert np.median(sizes) == pytest.approx(np.std(refits), rel=0.2)
+
+
+def test_weights_are_doubted_by_however_few_samples():
+    library = Library(("a", "b", "c"), (), ())
+    weights = np.zeros((1, len(library.labels), 4))
+    weights[0, 0] = 1.0, 0.5, 0.25, 0.125
+    rng = np.random.default_rng(0)
+    for count in (1, 2, 30):
+        x, xdot = rng.normal(size=(2, count, 3))
+        found = weight_doubt(DictionaryConstraint(library, jnp.asarray(weights)), x, xdot)
+        assert found.shape == (min(count, 3), *weights.shape)
 
 
 def test_members_of_an_ensemble_are_its_draws(model):

@@ -234,6 +234,8 @@ def _tied(search: Search, candidate: Candidate, groups: Int[np.ndarray, " N"]) -
     for count in range(len(near), 0, -1):
         # Weights may be sure together that are unsure one by one: what all of them cost decides.
         tied = _with_ties(search, candidate, raw, near[:count], largest)
+        if _largest(search, tied) != largest:  # fitted again, another one is larger
+            continue
         cost = (groups.max() + 1) * (tied.ratio**2 / candidate.ratio**2 - 1)
         if tied.ratio <= as_good_as(0.0) or cost <= count * log_count:
             return tied

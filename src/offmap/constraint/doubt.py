@@ -37,7 +37,7 @@ def weight_doubt(
         inverse = np.linalg.pinv(terms)
         left = np.linalg.svd(inverse * residual[None], full_matrices=False)
         factor = left[0] * left[1][None]  # factor factorᵀ = inverse diag(residual²) inverseᵀ
-        found = np.zeros((len(free), *np.shape(gamma.weights)))
+        found = np.zeros((factor.shape[1], *np.shape(gamma.weights)))
         found[:, i] = np.einsum("fe,fkq->ekq", factor, np.stack(free))
         directions.append(found)
     return np.concatenate([np.zeros((0, *np.shape(gamma.weights))), *directions])
@@ -50,7 +50,9 @@ def _of_one_size(row: Float[np.ndarray, "k q"]) -> list[Float[np.ndarray, "k q"]
     for value in np.sort(size[size > 0])[::-1]:
         if not sizes or value < (1 - _EQUAL) * sizes[-1]:
             sizes.append(float(value))
-    return [np.where(np.abs(size - value) <= _EQUAL * value, np.sign(row), 0) for value in sizes]
+    return [
+        np.where(np.abs(size - value) <= 1.5 * _EQUAL * value, np.sign(row), 0) for value in sizes
+    ]
 
 
 def misfit(gamma: Gamma, samples: Samples) -> Float[np.ndarray, " c"]:

@@ -97,7 +97,8 @@ class InducedGPs(AbstractGPs):
         if noise is None:
             few = slice(None, None, -(-len(x) // _NOISE_POINTS))
             z, targets = self.scaling.standardised_x(x[few]), self.scaling.standardised_y(y[few]).T
-            noise = _noises(self.kernel, self.x, corner, now, z, targets, len(x) / len(z))
+            times = np.asarray(len(x) / len(z))  # an array: a number would be compiled in
+            noise = _noises(self.kernel, self.x, corner, now, z, targets, times)
         learned = self._with(x, y, now, noise)
         return self._knowing(corner, base, learned, (self.samples[0], self.samples[1] + len(x)))
 

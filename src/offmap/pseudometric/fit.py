@@ -86,7 +86,7 @@ def fit_pseudometrics(
     )
     factors = np.asarray(factors)
     P = np.swapaxes(factors, 1, 2) @ factors
-    P = P / np.max(np.abs(P), axis=(1, 2), keepdims=True)
+    P = P / np.maximum(np.max(np.abs(P), axis=(1, 2), keepdims=True), 1e-300)
     P, scale, losses = jax.device_put((list(P), scale, list(np.asarray(losses))))
     return [
         Pseudometric(P_k, scale, loss, config.form == "diagonal", tuple(names))
