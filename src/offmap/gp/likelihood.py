@@ -1,6 +1,7 @@
 """The log marginal likelihood of one output and its gradient, at the cost of one factorisation."""
 
-import equinox as eqx
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +33,7 @@ def log_marginal_likelihood(
     return _gaussian_log_density(noisy_covariance(kernel, noise, x), y)
 
 
-class Turned(eqx.Module):
+class Turned(NamedTuple):
     """Data whose covariance is a sum over few terms, turned so that only few numbers meet them.
 
     With the QR factorisation of the terms Φ = Q R, y has the part ρ = Qᵀy within their span, and
