@@ -1,4 +1,4 @@
-"""Compiled calls at the least cost: a module is taken apart once, and not in each call."""
+"""Compiled calls: of a function at many rows, and of a module that is taken apart only once."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 @eqx.filter_jit
 def at_each(f: Callable[..., Any], *arrays: Any) -> Any:
-    """F of every row of the arrays, as one program."""
+    """What f gives for every row of the arrays, as one program."""
     return jax.vmap(f)(*arrays)
 
 

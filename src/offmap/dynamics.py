@@ -123,9 +123,4 @@ def targets(samples: Samples, frame: TangentFrame | None) -> Float[np.ndarray, "
     """What the GPs are to predict: x', or its coordinates in the frame."""
     if frame is None:
         return samples.xdot
-    return np.asarray(_coordinates(frame, samples.x, samples.xdot))
-
-
-@eqx.filter_jit
-def _coordinates(frame, x, xdot):
-    return jax.vmap(frame.coordinates)(x, xdot)
+    return np.asarray(at_each(frame.coordinates, samples.x, samples.xdot))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from offmap.calls import Unpacked
+from offmap.calls import Unpacked, at_each
 from offmap.config import Config
 from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_equations
 from offmap.data import Dataset, Trajectory, complete_history
@@ -94,7 +94,7 @@ class Model:
         mean = np.asarray(self._unpacked.call(_over, x, u)).reshape(shape)
         if not return_std:
             return mean
-        return mean, np.asarray(_std(self.doubt, x, u)).reshape(shape)
+        return mean, np.asarray(at_each(self.doubt.std, x, u)).reshape(shape)
 
     @cached_property
     def _unpacked(self) -> Unpacked:
@@ -171,7 +171,7 @@ class Model:
         shape = _broadcast(x.shape[:-1], u.shape[:-1], "x and u")
         flat_x = jnp.broadcast_to(x, (*shape, x.shape[-1])).reshape(-1, x.shape[-1])
         flat_u = jnp.broadcast_to(u, (*shape, u.shape[-1])).reshape(-1, u.shape[-1])
-        return _trust(self.trust_score, flat_x, flat_u).reshape(shape)
+        return at_each(self.trust_score, flat_x, flat_u).reshape(shape)
 
     @cached_property
     def trust_score(self) -> Trust:
@@ -201,7 +201,7 @@ class Model:
 
         def evaluate(x: Any) -> np.ndarray:
             x = _batch(x, self.dataset.n, "x", 1)
-            rows = _gamma(gamma, x.reshape(-1, x.shape[-1]))
+            rows = at_each(gamma, x.reshape(-1, x.shape[-1]))
             return np.asarray(rows).reshape(*x.shape[:-1], *rows.shape[1:])
 
         x = self.dataset.samples().x[:: max(1, len(self.dataset.samples()) // 500)]
@@ -384,16 +384,6 @@ def _over(f, x, u):
     return jax.vmap(f)(x, u)
 
 
-@eqx.filter_jit
-def _std(doubt, x, u):
-    return jax.vmap(doubt.std)(x, u)
-
-
-@eqx.filter_jit
-def _trust(score, x, u):
-    return jax.vmap(score)(x, u)
-
-
 def _rollout(predictor, x0, controls, dt, integrator):
     return jax.vmap(lambda x, u: rollout(predictor, x, u, dt, integrator))(x0, controls)
 
@@ -405,8 +395,3 @@ def _sampled_rollout(drawn, x0, controls, dt, integrator, samples):
         return jax.vmap(lambda x, u: rollout(f, x, u, dt, integrator))(x0, controls)
 
     return jax.vmap(one)(jnp.arange(samples))
-
-
-@eqx.filter_jit
-def _gamma(gamma, x):
-    return jax.vmap(gamma)(x)

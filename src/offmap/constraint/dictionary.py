@@ -14,7 +14,7 @@ from scipy.linalg import qr
 from scipy.stats import f as f_distribution
 
 from offmap.constraint.equations import Equation, sentence
-from offmap.constraint.library import Library
+from offmap.constraint.library import Library, products
 from offmap.constraint.search import (
     Candidate,
     Search,
@@ -256,8 +256,7 @@ def _with_ties(
     basis[together, column] = np.sign(raw[together]) * search.size[support[together]]
     basis[:, column] /= np.linalg.norm(basis[:, column])
     gram, noise = (
-        basis.T @ products[np.ix_(support, support)] @ basis
-        for products in (search.gram, search.noise)
+        basis.T @ matrix[np.ix_(support, support)] @ basis for matrix in (search.gram, search.noise)
     )
     ratio, weights = least_ratio(gram, noise, np.arange(basis.shape[1])[None])
     places = tuple(sorted(int(place) for place in tied))
@@ -339,17 +338,17 @@ def _depends_on_control(
     v = (u - u.mean(axis=0)) / np.maximum(u.std(axis=0), 1e-12)
     pairs = [v[:, i] * v[:, j] for i in range(v.shape[1]) for j in range(i, v.shape[1])]
     controls = np.concatenate([v, np.stack(pairs, axis=1)], axis=1)
-    of_state = _products(G, features)
+    of_state = products(G, features)
     nuisance = _orthonormal(np.concatenate([features, of_state], axis=1))
     residual = residual - nuisance @ (nuisance.T @ residual)
     room = len(residual) - nuisance.shape[1]
     whole = search.apart[np.ix_(candidate.support, candidate.support)]
     entries = float(candidate.weights @ whole @ candidate.weights)
 
-    def explained_by(products: np.ndarray) -> bool:
-        if products.shape[1] >= room:  # with many states there are more products than samples
+    def explained_by(columns: np.ndarray) -> bool:
+        if columns.shape[1] >= room:  # with many states there are more products than samples
             return False
-        tested = _orthonormal(products - nuisance @ (nuisance.T @ products), 1e-4)
+        tested = _orthonormal(columns - nuisance @ (nuisance.T @ columns), 1e-4)
         explained = float(np.sum((tested.T @ residual) ** 2))
         terms, freedom = tested.shape[1], room - tested.shape[1]
         if terms == 0 or freedom < 1:
@@ -362,12 +361,8 @@ def _depends_on_control(
         chance = f_distribution.sf((explained / terms) / (left / freedom), terms, freedom)
         return bool(chance < significance)
 
-    tests = (controls, _products(G, v), _products(G, controls), _products(of_state, controls))
-    return any(explained_by(products) for products in tests)
-
-
-def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)
+    tests = (controls, products(G, v), products(G, controls), products(of_state, controls))
+    return any(explained_by(columns) for columns in tests)
 
 
 def _orthonormal(columns: np.ndarray, tolerance: float = 1e-6) -> np.ndarray:

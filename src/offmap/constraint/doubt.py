@@ -5,7 +5,7 @@ from jaxtyping import Float
 from scipy.stats import f as f_distribution
 
 from offmap.calls import at_each
-from offmap.constraint.library import DictionaryConstraint
+from offmap.constraint.library import DictionaryConstraint, products
 from offmap.data import Samples
 from offmap.types import Gamma
 
@@ -68,7 +68,7 @@ def misfit(gamma: Gamma, samples: Samples) -> Float[np.ndarray, " c"]:
         of_state = np.asarray(at_each(gamma.library, own.x))
     v = _standardised(own.u)
     pairs = [v[:, i] * v[:, j] for i in range(1, v.shape[1]) for j in range(i, v.shape[1])]
-    known = _products(of_state, np.concatenate([v, np.stack(pairs, axis=1)], axis=1))
+    known = products(of_state, np.concatenate([v, np.stack(pairs, axis=1)], axis=1))
     least = _ROUND_OFF * np.sqrt(np.mean(own.xdot**2))
     return np.array([_explained(row, own.xdot, known, least) for row in np.moveaxis(rows, 1, 0)])
 
@@ -82,7 +82,7 @@ def _explained(
     """Root mean square of what `known`, times G, explains of a row's residual beyond chance."""
     G = row[:, :-1]
     residual = np.sum(G * xdot, axis=1) + row[:, -1]
-    columns = _products(G[:, np.any(G != 0, axis=0)], known)
+    columns = products(G[:, np.any(G != 0, axis=0)], known)
     length = np.linalg.norm(columns, axis=0)
     columns = columns[:, length > 0] / length[length > 0]
     basis, size, _ = np.linalg.svd(columns, full_matrices=False)
@@ -96,10 +96,6 @@ def _explained(
         return 0.0
     beyond = np.sqrt(max(explained - terms * noise, 0.0) / np.sum(G**2))
     return float(beyond) if beyond > least else 0.0
-
-
-def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:

@@ -8,6 +8,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 
+def products(a: Float[np.ndarray, "N a"], b: Float[np.ndarray, "N b"]) -> Float[np.ndarray, "N ab"]:
+    """Every column of a times every column of b."""
+    return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)
+
+
 class Library(eqx.Module):
     """The functions φ(x): 1, each state, sines and cosines; an angle by its sine and cosine alone.
 

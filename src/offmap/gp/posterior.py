@@ -264,8 +264,8 @@ def most_likely_noise(
 def tell_nothing(covariance: Float[Array, "E E"], noise: Float[Array, ""]) -> Bool[Array, ""]:
     """Whether points of this noise level say next to nothing about a function known this well.
 
-    ½ log |I + K/σ²| ≤ tr K/2σ² bounds what they say, and with it how far they can rightly move the
-    mean: by a hundredth of its standard deviation. What they would move beyond that is round-off.
+    ½ log |I + K/σ²| ≤ tr K/2σ² bounds what they say, and with it how far points whose errors are
+    noise move the mean: by a hundredth of its standard deviation. The rest would be round-off.
     """
     return jnp.trace(covariance) < 2 * _NEXT_TO_NOTHING * noise
 

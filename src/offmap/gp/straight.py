@@ -99,28 +99,18 @@ def straight_coefficients(
     kernel: AbstractKernel, x: Float[np.ndarray, "N d"], weighted: Float[np.ndarray, "*S p N"]
 ) -> Float[np.ndarray, "*S p parts terms"] | None:
     """Of Σᵢ weightedᵢ k(·, xᵢ), as `StraightMean` has them; None where that is not straight."""
-    if isinstance(kernel, Linear):
-        slopes, bias = (
-            np.exp(2 * np.asarray(kernel.log_slope)),
-            np.exp(2 * np.asarray(kernel.log_bias)),
-        )
-        lines = slopes * (weighted @ x)
-        constants = bias * weighted.sum(axis=-1)
-        return np.concatenate([constants[..., None], lines], axis=-1)[..., None, :]
-    if isinstance(kernel, ControlAffine):
-        others = [i for i in range(x.shape[1]) if i not in kernel.controls]
-        if kernel.smooth and others:
-            return None
-        v = np.concatenate([np.ones((len(x), 1)), x[:, list(kernel.controls)]], axis=1)
-        smooth, straight, constant = np.moveaxis(np.exp(np.asarray(kernel.log_weights)), 1, 0)
-        if kernel.smooth:  # a bump over no input is a constant
-            constant = constant + smooth
-        slopes = np.exp(2 * np.asarray(kernel.log_slope))
-        products = (v[:, :, None] * x[:, None, others]).reshape(len(x), -1)
-        lines = (weighted @ products).reshape(*weighted.shape[:-1], v.shape[1], len(others))
-        lines = lines * straight[:, :, None] * slopes[:, None, :]
-        return np.concatenate([(constant * (weighted @ v))[..., None], lines], axis=-1)
-    return None
+    terms = straight_terms(kernel, x)
+    if terms is None:
+        return None
+    parts = len(kernel.controls) + 1 if isinstance(kernel, ControlAffine) else 1
+    flat = np.asarray(_variances(kernel)) * (weighted @ terms)
+    return flat.reshape(*flat.shape[:-1], parts, -1)
+
+
+@eqx.filter_jit
+def _variances(kernel):
+    """Of every output; leaves of the kernel carry the axis p."""
+    return eqx.filter_vmap(straight_variances)(kernel)
 
 
 def _without_samples() -> ValueError:

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from offmap.calls import at_each
 from offmap.model import Model
 from offmap.projection import project, tangent_projector
 from offmap.report.figures import BLACK, BLUE, ORANGE, Figure, escape
 from offmap.report.trials import spread
-from offmap.report.variants import known_gamma, rows_at
+from offmap.report.variants import known_gamma
 
 _PARTICIPATES = 0.02  # least share of a row that counts
 _GRID = (41, 9)
@@ -53,7 +54,7 @@ def scenes(model: Model) -> list[dict[str, Any]]:
 def _gamma(model: Model, x: np.ndarray) -> np.ndarray:
     gamma = known_gamma(model)
     assert gamma is not None
-    return np.asarray(rows_at(gamma, x))
+    return np.asarray(at_each(gamma, x))
 
 
 def _row(model: Model, index: int) -> _Row:

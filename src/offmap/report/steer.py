@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from offmap.calls import at_each
 from offmap.model import Model
 from offmap.predictor import Predictor
 from offmap.report.export import NotExportable, export_variants
 from offmap.report.figures import LINES, comparable, label, plane
 from offmap.report.trials import HeldOut, spread
-from offmap.report.variants import SHORT, given, used_variant, variants, velocities
+from offmap.report.variants import SHORT, given, used_variant, variants
 
 POINTS = 1000
 """Most samples a page carries: with more, a rollout in the browser lags behind the hand."""
@@ -30,7 +31,7 @@ def carried(model: Model) -> tuple[dict[str, Predictor], float]:
     used = used_variant(model)
     rest = np.setdiff1d(np.arange(len(samples)), rows)[:500]
     whole, part = (
-        np.asarray(velocities(predictor, samples.x[rest], samples.u[rest]))
+        np.asarray(at_each(predictor, samples.x[rest], samples.u[rest]))
         for predictor in (full[used], thin[used])
     )
     moved = part - whole

@@ -21,7 +21,7 @@ from offmap.gp.selection import edge_points
 from offmap.model import Model
 from offmap.predictor import Predictor
 from offmap.projection import project, soft_project
-from offmap.report.variants import given, used_variant, velocities
+from offmap.report.variants import given, used_variant
 from offmap.rollout import rollout
 
 FOLDS = 5
@@ -197,7 +197,7 @@ def _one_step(
     size = spread(samples.xdot)
     errors = {}
     for name, predictor in refit.items():
-        xdot = np.asarray(velocities(predictor, samples.x[padded], samples.u[padded]))
+        xdot = np.asarray(at_each(predictor, samples.x[padded], samples.u[padded]))
         xdot = xdot[: len(tested)]
         errors[name] = np.sqrt(np.mean(((xdot - samples.xdot[tested]) / size) ** 2, axis=1))
     return distance, errors

@@ -1,7 +1,5 @@
 """The ways to predict with what a model has learned, given all of its samples or only some."""
 
-import equinox as eqx
-import jax
 import numpy as np
 
 from offmap.dynamics import Dynamics, reduced_inputs, targets
@@ -88,15 +86,3 @@ def _condition(
         config=config,
     )
     return Dynamics(dynamics.reduction, gps, dynamics.frame)
-
-
-@eqx.filter_jit
-def velocities(predictor, x, u):
-    """X' at many states and controls."""
-    return jax.vmap(predictor)(x, u)
-
-
-@eqx.filter_jit
-def rows_at(gamma, x):
-    """Γ at many states."""
-    return jax.vmap(gamma)(x)
