@@ -115,6 +115,7 @@ def _discover(model: Model) -> Model:
     equations: ConstraintFit | None = None
     if "dictionary" in config.representations:
         equations = fit_dictionary(
+            model.world,
             space,
             samples,
             primary,

@@ -148,5 +148,5 @@ def _periodic(dataset: Dataset, gamma: Gamma) -> tuple[int, ...]:
     if not isinstance(gamma, DictionaryConstraint):
         return dataset.angle_indices
     used = np.any(np.asarray(gamma.weights) != 0, axis=(0, 2))
-    labels = {label for label, kept in zip(gamma.library.labels, used, strict=True) if kept}
-    return tuple(i for i, name in enumerate(dataset.state_names) if name not in labels)
+    straight = [states for states, kept in zip(gamma.library.straight, used, strict=True) if kept]
+    return tuple(sorted({*range(dataset.n)}.difference(*straight)))

@@ -5,16 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offmap.constraint.dictionary import (
-    _held_out,
-    _polished,
-    _tied,
-    discover,
-    equation_of,
-    inputs_of,
-)
+from offmap.constraint.dictionary import Standard, discover, equation_of, held_out, inputs_of
 from offmap.constraint.library import Library
 from offmap.constraint.search import Candidate, least_ratio, search_problem
+from offmap.constraint.weights import polished, tied
 from offmap.systems import (
     bicycle,
     planar_quadrotor,
@@ -41,7 +35,7 @@ def found(system, declared=True, **kwargs):
     everything = tuple(range(system.n))
     library = Library(system.state_names, angles if declared else everything, angles * declared)
     features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
-    return discover(library, features, xdot, u, noise), library
+    return discover(library, features, xdot, u, noise).rows, library
 
 
 def largest_angle(rows, library, system):
@@ -92,7 +86,9 @@ def test_what_a_control_can_change_is_no_constraint():
 
     def says_something_of_a(significance):
         noise = np.array([0.2, 0.01])
-        rows = discover(library, features, xdot, u, noise, significance=significance)
+        rows = discover(
+            library, features, xdot, u, noise, standard=Standard(significance=significance)
+        ).rows
         return any(row.weights[:, 0].any() for row in rows)
 
     assert says_something_of_a(0.0), "without the test of the control it would be accepted"
@@ -108,7 +104,7 @@ def test_standard_errors_cover_the_truth():
         x, u = rng.normal(size=(300, 2)), rng.normal(size=(300, 1))
         xdot = np.stack([0.7 * x[:, 1] + 0.01 * rng.normal(size=300), u[:, 0]], axis=1)
         features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
-        row = discover(library, features, xdot, u, np.array([0.01, 0.01]))[0]
+        row = discover(library, features, xdot, u, np.array([0.01, 0.01])).rows[0]
         slope, error = row.weights[2, 2] / row.weights[0, 0], row.standard_errors[2, 2]
         scores.append((slope + 0.7) / error)
     assert 0.75 < np.std(scores) < 1.3
@@ -139,7 +135,7 @@ def off_axle(count, noise, seed):
 
 def test_an_equation_grows_by_what_the_textbook_leaves_out():
     library, features, xdot, u = off_axle(800, 0.02, 0)
-    (row,) = discover(library, features, xdot, u, np.full(3, 0.05))
+    (row,) = discover(library, features, xdot, u, np.full(3, 0.05)).rows
     sine, cosine = library.labels.index("sin(theta)"), library.labels.index("cos(theta)")
     assert np.count_nonzero(row.weights) == 5  # three terms, of which two are pairs
     scale = row.weights[sine, 0]
@@ -162,9 +158,15 @@ def test_standard_errors_know_of_errors_that_a_drive_has_in_common():
         x = np.stack([rng.normal(size=300), v], axis=1)
         features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
         for name, known in (("drives", groups), ("samples", None)):
-            row = discover(library, features, xdot, u, np.full(2, 0.01), groups=known, effect=0.5)[
-                0
-            ]
+            row = discover(
+                library,
+                features,
+                xdot,
+                u,
+                np.full(2, 0.01),
+                groups=known,
+                standard=Standard(effect=0.5),
+            ).rows[0]
             slope, error = row.weights[2, 2] / row.weights[0, 0], row.standard_errors[2, 2]
             scores[name].append((slope + 0.7) / error)
     assert 0.75 < np.std(scores["drives"]) < 1.4
@@ -182,7 +184,7 @@ def test_a_constraint_with_something_small_added_is_not_a_second_one():
     xdot = xdot + noise * rng.normal(size=xdot.shape)
     library = Library(("px", "py", "theta"), (2,), (2,))
     features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
-    rows = discover(library, features, xdot, u, noise)
+    rows = discover(library, features, xdot, u, noise).rows
     assert [equation_of(row, library).text for row in rows] == [
         "sin(theta)·px' − cos(theta)·py' = 0"
     ]
@@ -192,7 +194,7 @@ def test_a_constraint_with_something_small_added_is_not_a_second_one():
 def test_too_few_drives_to_tell_chance_leave_equations_as_they_are(drives):
     library, features, xdot, u = off_axle(200, 0.02, 0)
     groups = np.arange(200) % drives
-    (row,) = discover(library, features, xdot, u, np.full(3, 0.05), groups=groups)
+    (row,) = discover(library, features, xdot, u, np.full(3, 0.05), groups=groups).rows
     assert np.all(np.isfinite(row.weights)) and np.all(np.isfinite(row.standard_errors))
 
 
@@ -210,8 +212,8 @@ def test_a_law_that_a_control_bends_a_little_is_one_where_asked():
     features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
     u = np.stack([omega, v], axis=1)
     noise = np.full(3, 0.01)
-    assert discover(library, features, xdot, u, noise) == []
-    (row,) = discover(library, features, xdot, u, noise, matters=0.1)
+    assert discover(library, features, xdot, u, noise).rows == []
+    (row,) = discover(library, features, xdot, u, noise, standard=Standard(matters=0.1)).rows
     assert equation_of(row, library).text == "sin(theta)·px' − cos(theta)·py' = 0"
 
 
@@ -224,7 +226,7 @@ def test_a_rate_has_no_weight_to_get_wrong_and_one_that_is_off_keeps_it():
 
     def law(weight):
         xdot = np.stack([weight * v, a], axis=1) + 0.01 * rng.normal(size=(400, 2))
-        (row,) = discover(library, features, xdot, a[:, None], np.full(2, 0.01))
+        (row,) = discover(library, features, xdot, a[:, None], np.full(2, 0.01)).rows
         return equation_of(row, library).text
 
     assert law(1.0) == "p' − v = 0"
@@ -236,7 +238,7 @@ def law_of(states, velocities, noise, names):
     library = Library(names, (), ())
     features = np.asarray(jax.vmap(library)(jnp.asarray(np.stack(states, axis=1))))
     u = np.random.default_rng(9).normal(size=(len(states[0]), 1))
-    (row,) = discover(library, features, np.stack(velocities, axis=1), u, np.asarray(noise))
+    (row,) = discover(library, features, np.stack(velocities, axis=1), u, np.asarray(noise)).rows
     return row, equation_of(row, library).text
 
 
@@ -278,9 +280,8 @@ def test_what_an_equation_grew_from_does_not_speak_against_it():
         np.stack([omega, v], axis=1),
         noise,
         groups=np.arange(1200) // 40,
-        effect=0.5,
-        matters=0.1,
-    )
+        standard=Standard(effect=0.5, matters=0.1),
+    ).rows
     assert len(rows) == 1
 
 
@@ -304,7 +305,9 @@ def near_hover(play):
     x = np.stack([*rng.uniform(-5, 5, (2, 1500)), phi, vx, vz, omega], axis=1)
     features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
     u = np.stack([thrust, torque], axis=1)
-    return {equation_of(row, library).text for row in discover(library, features, xdot, u, noise)}
+    return {
+        equation_of(row, library).text for row in discover(library, features, xdot, u, noise).rows
+    }
 
 
 def test_of_two_laws_that_data_cannot_tell_apart_none_is_believed():
@@ -336,11 +339,11 @@ def test_weights_that_are_tied_stay_equal_when_the_rest_are_fitted_again():
         xdot[:, 3] = -(xdot[:, :3] @ weights[:3]) / weights[3]
         xdot = xdot + 0.1 * rng.normal(size=(60, 4)) + 0.05 * rng.normal(size=(20, 4))[groups]
         features = np.concatenate([np.ones((60, 1)), rng.normal(size=(60, 4))], axis=1)
-        held, groups = _held_out(features, groups)
+        held, groups = held_out(features, groups)
         search = search_problem(library.terms(), features, xdot, np.full(4, 0.1), held)
         ratio, found = least_ratio(search.gram, search.noise, support[None])
-        before = _tied(search, Candidate(support, found[0], float(ratio[0]), 9.0), groups)
-        after = np.abs(_polished(search, before).weights / search.size[support])
+        before = tied(search, Candidate(support, found[0], float(ratio[0]), 9.0), groups)
+        after = np.abs(polished(search, before).weights / search.size[support])
         ties += len(before.tied)
         np.testing.assert_allclose(after[list(before.tied)], after.max(), rtol=1e-9)
     assert ties > 50

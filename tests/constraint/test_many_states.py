@@ -29,7 +29,7 @@ def arm(noise, seed=0, samples=400):
 @pytest.mark.parametrize("noise", [0.01, 0.1])
 def test_joint_velocities_are_found_and_noise_is_no_constraint(noise):
     library, *data = arm(noise)
-    rows = discover(library, *data)
+    rows = discover(library, *data).rows
     number = r"([\d.]+(\(±[\d.]+\))?·)?"
     for i in range(JOINTS):
         shape = re.compile(rf"{number}q{i}' − {number}w{i} = 0")

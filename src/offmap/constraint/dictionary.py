@@ -6,7 +6,8 @@ sign.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -22,28 +23,42 @@ from offmap.constraint.search import (
     candidates,
     edges,
     grown,
-    least_ratio,
     search_problem,
     worst_ratio,
 )
+from offmap.constraint.weights import DictionaryRow, finished, polished, row_of, tied
 
 _INDEPENDENT = 0.2  # least singular value of unit rows that count as different constraints
 _TOGETHER = 2.0  # noise in x, which `noise` leaves out, adds up where equations are combined
 _CONTRADICTS = 0.05  # radians between an equation and the accepted ones that it does not belong to
 _SAME_LAW = 0.7  # squared cosine between two equations about the same motions
-_ROUND_OFF = 1e-12
 _FOLDS = 10
 
 
 @dataclass(frozen=True)
-class DictionaryRow:
-    """One accepted equation."""
+class Standard:
+    """What counts as obeyed, and as a residual that depends on the control."""
 
-    weights: Float[np.ndarray, "k q"]
-    standard_errors: Float[np.ndarray, "k q"]
-    """Of the weights, the largest weight being fixed."""
-    residual: float
-    """Root mean square of the equation on the data, in units of the noise expected there."""
+    tolerance: float = 3.0
+    """Largest residual, in units of the expected one."""
+    significance: float = 1e-6
+    """p-value below which the residual is said to depend on u."""
+    effect: float = 0.0
+    """Share of the residual's variance that u must explain as well, to be said so."""
+    matters: float = 0.0
+    """What u must explain as a share of the motions that cancel out, to be said so: no robot obeys
+    a law exactly."""
+
+
+USUAL = Standard()
+
+
+class ShortLaws(NamedTuple):
+    """What the search for short equations found."""
+
+    rows: list[DictionaryRow]
+    spoken_of: Bool[np.ndarray, " n"]
+    """Velocities that some sum was obeyed about, whether it was accepted or not."""
 
 
 def discover(
@@ -55,16 +70,13 @@ def discover(
     *,
     groups: Int[np.ndarray, " N"] | None = None,
     max_terms: int = 3,
-    tolerance: float = 3.0,
-    significance: float = 1e-6,
-    effect: float = 0.0,
-    matters: float = 0.0,
-) -> list[DictionaryRow]:
+    standard: Standard = USUAL,
+) -> ShortLaws:
     """Short equations that every sample obeys, simplest first, none implied by the others.
 
-    A sum of terms is accepted if its residual is what the noise in ẋ explains (within `tolerance`),
-    if the residual does not depend on the control (F-test at `significance`: what a control can
-    change is no constraint), if it raises the rank of the rows found so far, if every combination
+    A sum of terms is accepted if its residual is what the noise in ẋ explains (within a tolerance),
+    if the residual does not depend on the control (an F-test: what a control can change is no
+    constraint), if it raises the rank of the rows found so far, if every combination
     of the rows is obeyed as they are, and if nothing as short and as well obeyed contradicts it.
 
     Args:
@@ -75,46 +87,43 @@ def discover(
         noise: standard deviation of the noise in each component of ẋ.
         groups: samples whose errors may be alike, such as those of one trajectory; None: none are.
         max_terms: most terms in one equation, before it grows.
-        tolerance: largest residual, in units of the expected one.
-        significance: p-value below which the residual is said to depend on u.
-        effect: share of the residual's variance that u must explain as well, to be said so.
-        matters: what it must explain as a share of the motions that cancel out, to be said so: no
-            robot obeys a law exactly.
+        standard: what counts as obeyed.
     """
-    held, groups = _held_out(features, groups)
+    held, groups = held_out(features, groups)
     search = search_problem(library.terms(), features, xdot, noise, held)
-    obeyed = candidates(search, max_terms, tolerance)
+    obeyed = candidates(search, max_terms, standard.tolerance)
     accepted: list[Candidate] = []
     lengths: list[int] = []
 
-    def different(candidate: Candidate) -> bool:
-        together = [*accepted, candidate]
-        rows = np.stack([_row(search, one) for one in together])
-        most = _TOGETHER * max(one.allowed for one in together)
-        return _independent(rows, features, xdot) and worst_ratio(search, together) <= most
-
     def steerable(candidate: Candidate) -> bool:
-        return _depends_on_control(search, candidate, features, u, significance, effect, matters)
+        return depends_on_control(search, candidate, features, features, u, standard)
 
     for candidate in obeyed:
-        if not different(candidate):
+        if not is_another(search, accepted, candidate, features, xdot):
             continue
         for one in (grown(search, candidate, accepted), candidate):
-            if different(one) and not steerable(one):
-                accepted.append(_polished(search, _tied(search, one, groups)))
+            if is_another(search, accepted, one, features, xdot) and not steerable(one):
+                accepted.append(polished(search, tied(search, one, groups)))
                 lengths.append(len(candidate.support))
                 break
         if len(accepted) == xdot.shape[1]:
             break
     contested = _contested(search, accepted, lengths, obeyed, features, steerable)
-    return [
-        DictionaryRow(_row(search, one), _standard_errors(search, one, groups), one.ratio)
-        for i, one in enumerate(accepted)
-        if i not in contested
-    ]
+    return ShortLaws(
+        [finished(search, one, groups) for i, one in enumerate(accepted) if i not in contested],
+        _spoken_of(search, obeyed),
+    )
 
 
-def _held_out(
+def _spoken_of(search: Search, obeyed: list[Candidate]) -> Bool[np.ndarray, " n"]:
+    """Velocities that a sum has in a term."""
+    spoken = np.zeros(search.frames.shape[1], dtype=bool)
+    for candidate in obeyed:
+        spoken |= np.any(search.frames[candidate.support] > 0, axis=0)
+    return spoken
+
+
+def held_out(
     features: Float[np.ndarray, "N k"], groups: Int[np.ndarray, " N"] | None
 ) -> tuple[Bool[np.ndarray, "f N"], Int[np.ndarray, " N"]]:
     """Which samples are held out together: the edges of the data, or some groups at a time."""
@@ -124,6 +133,20 @@ def _held_out(
     if groups.max() == 0:  # there is nothing to hold one trajectory against
         return np.zeros((0, len(groups)), dtype=bool), groups
     return groups % _FOLDS == np.arange(min(_FOLDS, groups.max() + 1))[:, None], groups
+
+
+def is_another(
+    search: Search,
+    accepted: list[Candidate],
+    candidate: Candidate,
+    features: Float[np.ndarray, "N k"],
+    xdot: Float[np.ndarray, "N n"],
+) -> bool:
+    """Whether a candidate raises the rank, and all combinations with those accepted are obeyed."""
+    together = [*accepted, candidate]
+    rows = np.stack([row_of(search, one) for one in together])
+    most = _TOGETHER * max(one.allowed for one in together)
+    return _independent(rows, features, xdot) and worst_ratio(search, together) <= most
 
 
 def equation_of(row: DictionaryRow, library: Library) -> Equation:
@@ -138,129 +161,9 @@ def equation_of(row: DictionaryRow, library: Library) -> Equation:
 
 def inputs_of(row: DictionaryRow, library: Library) -> tuple[str, ...]:
     """Names of the states that the row's coefficients depend on."""
-    used = {library.labels[k] for k in np.flatnonzero(np.any(row.weights != 0, axis=1))}
-    return tuple(name for name in library.names if used & {name, f"sin({name})", f"cos({name})"})
-
-
-def _row(search: Search, candidate: Candidate) -> Float[np.ndarray, "k q"]:
-    """The equation as a matrix over (library function, entry of [ẋ; 1]), largest weight ±1."""
-    support = candidate.support
-    row = np.einsum("t,tkq->kq", candidate.weights / search.size[support], search.terms[support])
-    first = search.terms[support[0]]
-    row = row / np.abs(row).max() * np.sign(row[first != 0][0])
-    return np.where(np.abs(np.abs(row) - 1) < _ROUND_OFF, np.sign(row), row)
-
-
-def _standard_errors(
-    search: Search, candidate: Candidate, groups: Int[np.ndarray, " N"]
-) -> Float[np.ndarray, "k q"]:
-    """Standard errors of the other weights once that of the largest term is fixed."""
-    terms = search.terms[candidate.support]
-    variance = np.einsum("t,tkq->kq", _term_errors(search, candidate, groups) ** 2, terms**2)
-    return np.where(terms[_largest(search, candidate)] != 0, 0.0, np.sqrt(variance))
-
-
-def _term_errors(
-    search: Search, candidate: Candidate, groups: Int[np.ndarray, " N"]
-) -> Float[np.ndarray, " s"]:
-    """Standard error of each term's weight, that of the largest and of those tied to it being 0.
-
-    Residuals within a group may be alike, and differ in size between groups: the sandwich over
-    groups, which is White's where every sample is a group.
-    """
-    support = candidate.support
-    raw = candidate.weights / search.size[support]
-    raw = raw / np.abs(np.einsum("t,tkq->kq", raw, search.terms[support])).max()  # as in `_row`
-    free = _free(search, candidate)
-    values = search.values[:, support] * search.size[support]
-    residual = values @ raw
-    scores = np.zeros((groups.max() + 1, len(free)))
-    np.add.at(scores, groups, values[:, free] * residual[:, None])
-    inverse = np.linalg.inv(values[:, free].T @ values[:, free])
-    count = len(scores)
-    freedom = count / max(count - len(free), 1)
-    covariance = freedom * inverse @ (scores.T @ scores) @ inverse
-    errors = np.zeros(len(support))
-    errors[free] = np.sqrt(np.diag(covariance))
-    return errors
-
-
-def _largest(search: Search, candidate: Candidate) -> int:
-    """Which term of a candidate has the largest weight; others may be tied to it."""
-    size = np.abs(candidate.weights / search.size[candidate.support])
-    size[list(candidate.tied)] = 0.0
-    return int(np.argmax(size))
-
-
-def _free(search: Search, candidate: Candidate) -> Int[np.ndarray, " f"]:
-    """Terms whose weights are fitted: neither the largest nor tied to it."""
-    fixed = [_largest(search, candidate), *candidate.tied]
-    return np.setdiff1d(np.arange(len(candidate.support)), fixed)
-
-
-def _polished(search: Search, candidate: Candidate) -> Candidate:
-    """The candidate after one step of Newton's method towards the least ratio.
-
-    Products of terms lose half of the digits that the samples have. The residual of each sample
-    does not, so that weights of exact data come out exact to round-off.
-    """
-    support, free = candidate.support, _free(search, candidate)
-    here = np.ix_(support, support)
-    residual = search.values[:, support] @ candidate.weights
-    expected = max(float(candidate.weights @ search.noise[here] @ candidate.weights), 1e-300)
-    noise = np.mean(residual**2) / expected * search.noise[here]
-    slope = residual @ search.values[:, support] / len(residual) - noise @ candidate.weights
-    curvature = (search.gram[here] - noise)[np.ix_(free, free)]
-    if not len(free) or np.linalg.eigvalsh(curvature)[0] <= _ROUND_OFF * np.trace(curvature):
-        return candidate
-    weights = candidate.weights.copy()
-    weights[free] -= np.linalg.solve(curvature, slope[free])
-    return replace(candidate, weights=weights)
-
-
-def _tied(search: Search, candidate: Candidate, groups: Int[np.ndarray, " N"]) -> Candidate:
-    """The candidate with weights that the data cannot tell from ± the largest set to it.
-
-    Where a state is the rate of another one, both are in the same units: px' − vx = 0 has no weight
-    to get wrong. By Schwarz's criterion, one weight less is worth √log N standard errors.
-    """
-    support, largest = candidate.support, _largest(search, candidate)
-    raw = candidate.weights / search.size[support]
-    log_count = np.log(groups.max() + 1)
-    off = np.abs(np.abs(raw / raw[largest]) - 1)
-    most = np.sqrt(log_count) * _term_errors(search, candidate, groups) + _ROUND_OFF
-    near = np.setdiff1d(np.flatnonzero(off <= most), [largest])
-    near = near[np.argsort(off[near] / most[near])]
-    for count in range(len(near), 0, -1):
-        # Weights may be sure together that are unsure one by one: what all of them cost decides.
-        tied = _with_ties(search, candidate, raw, near[:count], largest)
-        if _largest(search, tied) != largest:  # fitted again, another one is larger
-            continue
-        cost = (groups.max() + 1) * (tied.ratio**2 / candidate.ratio**2 - 1)
-        if tied.ratio <= as_good_as(0.0) or cost <= count * log_count:
-            return tied
-    return candidate
-
-
-def _with_ties(
-    search: Search,
-    candidate: Candidate,
-    raw: Float[np.ndarray, " s"],
-    tied: Int[np.ndarray, " e"],
-    largest: int,
-) -> Candidate:
-    """The candidate with some weights equal to ± the largest, the others fitted again."""
-    support, together = candidate.support, np.append(tied, largest)
-    basis = np.delete(np.eye(len(support)), tied, axis=1)
-    column = int(np.flatnonzero(basis[largest])[0])
-    basis[together, column] = np.sign(raw[together]) * search.size[support[together]]
-    basis[:, column] /= np.linalg.norm(basis[:, column])
-    gram, noise = (
-        basis.T @ matrix[np.ix_(support, support)] @ basis for matrix in (search.gram, search.noise)
-    )
-    ratio, weights = least_ratio(gram, noise, np.arange(basis.shape[1])[None])
-    places = tuple(sorted(int(place) for place in tied))
-    return replace(candidate, weights=basis @ weights[0], ratio=float(ratio[0]), tied=places)
+    functions = np.flatnonzero(np.any(row.weights != 0, axis=1))
+    used = frozenset[int]().union(*(library.states[k] for k in functions))
+    return tuple(library.names[i] for i in sorted(used))
 
 
 def _contested(
@@ -284,7 +187,7 @@ def _contested(
     some = features[:: max(1, len(features) // 200)]
 
     def normals(candidate: Candidate) -> Float[np.ndarray, "s n"]:
-        G = (some @ _row(search, candidate))[:, :-1]
+        G = (some @ row_of(search, candidate))[:, :-1]
         length = np.linalg.norm(G, axis=1, keepdims=True)
         return G / np.where(length > 0, length, 1.0)
 
@@ -317,14 +220,13 @@ def _independent(rows: np.ndarray, features: np.ndarray, xdot: np.ndarray) -> bo
     return bool(np.median(smallest) > _INDEPENDENT)
 
 
-def _depends_on_control(
+def depends_on_control(
     search: Search,
     candidate: Candidate,
-    features: np.ndarray,
-    u: np.ndarray,
-    significance: float,
-    effect: float,
-    matters: float,
+    features: Float[np.ndarray, "N k"],
+    functions: Float[np.ndarray, "N l"],
+    u: Float[np.ndarray, "N m"],
+    standard: Standard,
 ) -> bool:
     """F-tests: do u, u uᵀ or their products with G(x) explain the residual beyond functions of x?
 
@@ -333,13 +235,13 @@ def _depends_on_control(
     residual = search.values[:, candidate.support] @ candidate.weights
     if np.sqrt(np.mean(residual**2)) < 1e-9 * np.abs(candidate.weights).max():
         return False
-    G = (features @ _row(search, candidate))[:, :-1]
+    G = (features @ row_of(search, candidate))[:, :-1]
     G = G[:, np.abs(G).max(axis=0) > 1e-9]
     v = (u - u.mean(axis=0)) / np.maximum(u.std(axis=0), 1e-12)
     pairs = [v[:, i] * v[:, j] for i in range(v.shape[1]) for j in range(i, v.shape[1])]
     controls = np.concatenate([v, np.stack(pairs, axis=1)], axis=1)
-    of_state = products(G, features)
-    nuisance = _orthonormal(np.concatenate([features, of_state], axis=1))
+    of_state = products(G, functions)
+    nuisance = _orthonormal(np.concatenate([functions, of_state], axis=1))
     residual = residual - nuisance @ (nuisance.T @ residual)
     room = len(residual) - nuisance.shape[1]
     whole = search.apart[np.ix_(candidate.support, candidate.support)]
@@ -356,10 +258,10 @@ def _depends_on_control(
         left = max(float(residual @ residual) - explained, 1e-300)
         # As many regressors explain as large a share by chance, which does not count (adjusted R²).
         share = 1 - (left / freedom) / (float(residual @ residual) / room)
-        if share < effect or share * np.mean(residual**2) < matters**2 * entries:
+        if share < standard.effect or share * np.mean(residual**2) < standard.matters**2 * entries:
             return False
         chance = f_distribution.sf((explained / terms) / (left / freedom), terms, freedom)
-        return bool(chance < significance)
+        return bool(chance < standard.significance)
 
     tests = (controls, products(G, v), products(G, controls), products(of_state, controls))
     return any(explained_by(columns) for columns in tests)

@@ -24,6 +24,8 @@ class Library(eqx.Module):
     """States whose sine and cosine are offered: the declared angles, or all if none is declared."""
     angles: tuple[int, ...] = eqx.field(static=True, default=())
     """States that are known to be angles."""
+    pairs: tuple[tuple[int, int], ...] = eqx.field(static=True, default=())
+    """Products of two of these functions, by their places, that are offered as well."""
 
     @property
     def plain(self) -> tuple[int, ...]:
@@ -34,18 +36,39 @@ class Library(eqx.Module):
         """Value of every function at one state."""
         plain = x[jnp.array(self.plain, dtype=int)]
         trig = x[jnp.array(self.trigonometric, dtype=int)]
-        return jnp.concatenate([jnp.ones(1), plain, jnp.sin(trig), jnp.cos(trig)])
+        single = jnp.concatenate([jnp.ones(1), plain, jnp.sin(trig), jnp.cos(trig)])
+        if not self.pairs:
+            return single
+        first, second = jnp.array(self.pairs, dtype=int).T
+        return jnp.concatenate([single, single[first] * single[second]])
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Name of every function; the constant has none."""
         angles = [self.names[i] for i in self.trigonometric]
-        return (
+        single = (
             "",
             *(self.names[i] for i in self.plain),
             *(f"sin({name})" for name in angles),
             *(f"cos({name})" for name in angles),
         )
+        pairs = (f"{single[i]}²" if i == j else f"{single[i]}·{single[j]}" for i, j in self.pairs)
+        return (*single, *pairs)
+
+    @property
+    def states(self) -> tuple[frozenset[int], ...]:
+        """States that every function depends on."""
+        single = [(), *((i,) for i in self.plain), *2 * [(i,) for i in self.trigonometric]]
+        pairs = ((*single[i], *single[j]) for i, j in self.pairs)
+        return tuple(frozenset(states) for states in (*single, *pairs))
+
+    @property
+    def straight(self) -> tuple[frozenset[int], ...]:
+        """States that every function sees as they are, rather than by a sine or cosine."""
+        trig = 2 * len(self.trigonometric)
+        single = [(), *((i,) for i in self.plain), *((),) * trig]
+        pairs = ((*single[i], *single[j]) for i, j in self.pairs)
+        return tuple(frozenset(states) for states in (*single, *pairs))
 
     def terms(self, most: int = 150) -> Float[np.ndarray, "t k q"]:
         """What an equation may be a sum of, as weights over (function, entry of [ẋ; 1]).

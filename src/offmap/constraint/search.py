@@ -105,16 +105,20 @@ def search_problem(
 ) -> Search:
     """Terms at the samples, their products, and what noise in ẋ adds to those."""
     extended = np.concatenate([xdot, np.ones((len(xdot), 1))], axis=1)
-    values = np.einsum("nk,nq,tkq->nt", features, extended, terms, optimize=True)
+    by_entry = [(j, terms[:, :, j]) for j in range(extended.shape[1]) if terms[:, :, j].any()]
+    moved = [features @ part.T * extended[:, j, None] for j, part in by_entry]
+    values = sum(moved, start=np.zeros((len(xdot), len(terms))))
     size = np.sqrt(np.mean(values**2, axis=0))
     size = np.where(size > 0, size, 1.0)
     values = values / size
-    moved = [features @ terms[:, :, j].T * extended[:, j, None] for j in range(extended.shape[1])]
-    apart = sum(part.T @ part for part in moved) / len(xdot)
+    apart = sum((part.T @ part for part in moved), start=np.zeros((len(terms),) * 2)) / len(xdot)
     # A term inherits the noise of the ẋ_j in it: two terms with the same j share it.
     energy = features.T @ features / len(features)
     variance = np.append(noise**2, 0.0)
-    shared = np.einsum("akq,kl,blq,q->ab", terms, energy, terms, variance, optimize=True)
+    shared = sum(
+        (variance[j] * (part @ energy @ part.T) for j, part in by_entry),
+        start=np.zeros((len(terms),) * 2),
+    )
 
     def products(chosen: np.ndarray) -> np.ndarray:
         return chosen.T @ chosen / len(chosen)
@@ -162,7 +166,7 @@ def candidates(search: Search, max_terms: int, tolerance: float) -> list[Candida
             ratios.append(ratio)
             share = np.abs(weights) / np.abs(weights).max(axis=1, keepdims=True)
             good = (ratio <= tolerance) & (share.min(axis=1) > _SHARE)
-            good[good] &= _telling(search, block[good], weights[good])
+            good[good] &= telling(search, block[good], weights[good])
             mixed = _mixed(search, block[good])
             found += [
                 (size, bool(m), int(degree[s].sum()), float(r), s, w)
@@ -200,7 +204,7 @@ def _allowed(search: Search, found: list[tuple[np.ndarray, np.ndarray, float]]) 
     return [max(_AS_GOOD * float(best[main].max()), _EXACT) for main in about]
 
 
-def _telling(
+def telling(
     search: Search, supports: Int[np.ndarray, "S s"], weights: Float[np.ndarray, "S s"]
 ) -> Bool[np.ndarray, " S"]:
     """Which sums are much smaller than their entries G_j ẋ_j: there is something to be obeyed.

@@ -47,7 +47,8 @@ def equations(casadi: Any, gamma: DictionaryConstraint, weights: list[Any], x: A
     """`DictionaryConstraint.__call__`; weights, one matrix for each row, may be symbols."""
     trig = [x[i] for i in gamma.library.trigonometric]
     plain = [x[i] for i in gamma.library.plain]
-    phi = casadi.vertcat(1, *plain, *(casadi.sin(a) for a in trig), *(casadi.cos(a) for a in trig))
+    single = [1, *plain, *(casadi.sin(a) for a in trig), *(casadi.cos(a) for a in trig)]
+    phi = casadi.vertcat(*single, *(single[i] * single[j] for i, j in gamma.library.pairs))
     return casadi.vertcat(*((row.T @ phi).T for row in weights))
 
 

@@ -59,6 +59,7 @@ def _gamma(gamma: Gamma) -> dict[str, Any]:
             "kind": "dictionary",
             "plain": list(gamma.library.plain),
             "trigonometric": list(gamma.library.trigonometric),
+            "pairs": [list(pair) for pair in gamma.library.pairs],
             "weights": _array(gamma.weights),
         }
     if isinstance(gamma, LearnedConstraint):

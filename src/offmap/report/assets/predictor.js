@@ -129,7 +129,8 @@ const offmapPredictor = (() => {
     return (x) => {
       const angles = spec.trigonometric.map((i) => x[i]);
       const plain = spec.plain.map((i) => x[i]);
-      const terms = [1, ...plain, ...angles.map(Math.sin), ...angles.map(Math.cos)];
+      const single = [1, ...plain, ...angles.map(Math.sin), ...angles.map(Math.cos)];
+      const terms = [...single, ...spec.pairs.map(([i, j]) => single[i] * single[j])];
       return weights.map((byTerm) => {
         const row = new Float64Array(byTerm[0].length);
         byTerm.forEach((w, k) => w.forEach((v, q) => { row[q] += v * terms[k]; }));
