@@ -22,6 +22,8 @@ from offmap.pseudometric import (
 _CHECK_POINTS = 300
 _LEVEL = 1.05  # errors within this ratio count as equal
 _FLOOR = 3e-4  # and so do all errors below this share of the outputs' spread
+_FLAT = 3e-5  # a mean squared slope below this is none: half a per cent of the outputs' spread
+_ABOVE_FLAT = 30.0  # times the largest of those: a slope, however small
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,12 @@ def find_sparsity(
     """Drop the inputs that do not matter; the first `states` of them are states, then controls.
 
     The pseudometric alone decides if `check` is None (the paper). Otherwise an input also counts
-    as relevant if the outputs' GP has a mean squared slope above `check` along it. Where the two
-    judges disagree, the set that better predicts the held-out edge of the data is kept, and the
-    smaller one if they are level; a control that either of them keeps stays. The contrastive loss
-    alone would drop inputs that enter evenly, such as an angle through its cosine: the partner of
-    a point may then be its mirror image.
+    as relevant if the outputs' GP has a mean squared slope above `check` along it, or far above
+    those of inputs along which it is flat; a state along which it is flat is dropped. Where the two
+    judges still disagree, the set that better predicts the held-out edge of the data is kept, and
+    the smaller one if they are level; a control that either of them keeps stays. The contrastive
+    loss alone would drop inputs that enter evenly, such as an angle through its cosine: the partner
+    of a point may then be its mirror image. With many inputs it keeps them all.
     """
     seen = inputs if features is None else np.asarray(at_each(features, inputs))
     seen_names = names if features is None else features.names
@@ -68,11 +71,16 @@ def find_sparsity(
     slopes = _squared_slopes(x, y, key)
     owner = np.arange(len(names)) if features is None else np.array(features.owner)
     sensitivity = {name: float(slopes[owner == i].max()) for i, name in enumerate(names)}
-    other = _keeping({n for n, s in sensitivity.items() if s > check}, names, owner, features)
+    other = _keeping(_with_slope(sensitivity, check), names, owner, features)
     if set(other.names) == set(reduction.names):
         return Sparsity(reduction, metric, sensitivity, "")
     if not other.names:
         return Sparsity(reduction, metric, sensitivity, "the GP sees no relevant input")
+    text = f"pseudometric keeps {', '.join(reduction.names)}; slopes keep {', '.join(other.names)}"
+    flat = {name for name in names[:states] if sensitivity[name] < _FLAT}
+    reduction = _keeping({*reduction.names} - flat, names, owner, features)
+    if set(other.names) == set(reduction.names):
+        return Sparsity(reduction, metric, sensitivity, f"{text}; there is none along the others")
     errors = edge_errors(
         [(np.asarray(candidate.matrix) @ x.T).T for candidate in (reduction, other)],
         y,
@@ -86,11 +94,15 @@ def find_sparsity(
     winner = (reduction, other)[small if level[small] <= _LEVEL * level[large] else large]
     controls = {*reduction.names, *other.names} & {*names[states:]}
     winner = _keeping({*winner.names} | controls, names, owner, features)
-    text = (
-        f"pseudometric keeps {', '.join(reduction.names)}; slopes keep {', '.join(other.names)}; "
-        f"errors at the held-out edge {errors[0]:.2g}, {errors[1]:.2g}"
-    )
+    text = f"{text}; errors at the held-out edge {errors[0]:.2g}, {errors[1]:.2g}"
     return Sparsity(winner, metric, sensitivity, text)
+
+
+def _with_slope(sensitivity: dict[str, float], check: float) -> set[str]:
+    """Inputs along which the outputs change."""
+    flat = max((slope for slope in sensitivity.values() if slope < _FLAT), default=np.inf)
+    least = min(check, max(_ABOVE_FLAT * flat, _FLAT))
+    return {name for name, slope in sensitivity.items() if slope > least}
 
 
 def _squared_slopes(

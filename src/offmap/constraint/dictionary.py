@@ -116,10 +116,12 @@ def discover(
 
 
 def _spoken_of(search: Search, obeyed: list[Candidate]) -> Bool[np.ndarray, " n"]:
-    """Velocities that a sum has in a term."""
+    """Velocities that a sum is about, rather than has beside others that cancel out anyway."""
     spoken = np.zeros(search.frames.shape[1], dtype=bool)
     for candidate in obeyed:
-        spoken |= np.any(search.frames[candidate.support] > 0, axis=0)
+        weight = np.abs(candidate.weights) * search.moving[candidate.support]
+        main = candidate.support[weight >= 0.5 * weight.max()]
+        spoken |= np.any(search.frames[main] > 0, axis=0)
     return spoken
 
 

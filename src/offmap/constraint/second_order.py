@@ -35,6 +35,7 @@ from offmap.constraint.weights import DictionaryRow, finished, polished
 
 _TERMS = 4  # most products that a velocity is a sum of
 _BEAM = 200  # sums of each size that are extended
+_ANY = 150  # functions up to which a velocity may be a sum of any, not only of what f depends on
 _OPEN = 0.5  # share of a velocity that known laws must leave to have another one about it
 _KNOWN = 0.95  # cosine to what is known of two velocities, beyond which there is no more to say
 _SUM_OF_OTHERS = 0.01  # a function that others add up to within this share is none of its own
@@ -158,7 +159,9 @@ def _rates(motions: _Motions, rows: list[DictionaryRow]) -> list[list[np.ndarray
     """Velocities that are sums of few functions, those of the fewest terms first."""
     laws = []
     for j in _left_open(motions, rows):
-        functions = _functions(motions, motions.depends[j])
+        functions = _functions(motions, np.ones_like(motions.depends[j]))
+        if len(functions) > _ANY:
+            functions = _functions(motions, motions.depends[j])
         terms = [motions.term(0, j), *(motions.term(k, -1) for k in functions)]
         search = motions.search(terms)
         support, ratio = _shortest(search, motions.count)

@@ -1,4 +1,4 @@
-"""The inverse of a matrix from its triangular factor, at the speed of matrix products.
+"""Half the inverse of a matrix from its triangular factor, at the speed of matrix products.
 
 Solving for the columns of the identity does three times the work that triangles need, and on a GPU
 the solver is slow besides. Here blocks are multiplied, those known to be zero left out.
@@ -15,12 +15,12 @@ _LEVELS = 3  # halvings of a product in which zeros are left out
 _WORTH = 2048  # and the size from which that pays
 
 
-def inverse_from_factor(L: Float[Array, "N N"]) -> Float[Array, "N N"]:
-    """(L Lᵀ)⁻¹ for a lower triangular L."""
+def half_inverse(L: Float[Array, "N N"]) -> Float[Array, "N N"]:
+    """The H with H + Hᵀ = (L Lᵀ)⁻¹ for a lower triangular L: all that a gradient needs of it."""
     if L.shape[0] <= _WHOLE:
-        return jax.scipy.linalg.cho_solve((L, True), jnp.eye(L.shape[0]))
+        return 0.5 * jax.scipy.linalg.cho_solve((L, True), jnp.eye(L.shape[0]))
     lower = _triangular_gram(_triangular_inverse(L), _LEVELS)
-    return jnp.tril(lower) + jnp.tril(lower, -1).T
+    return jnp.tril(lower, -1) + 0.5 * jnp.diag(jnp.diag(lower))
 
 
 def _triangular_inverse(L):
