@@ -11,14 +11,17 @@ import pytest
 import offmap
 from offmap import fitting
 from offmap.config import Config
+from offmap.features import Features
 from offmap.heldout import edge_error, rollout_error
 from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.predictor import Predictor
-from offmap.pseudometric import PseudometricConfig
+from offmap.pseudometric import PseudometricConfig, Reduction
 from offmap.rollout import rollout
 from offmap.sparsity import find_sparsity
+from offmap.stages import fit_stage
 from offmap.structure import _most_structure
 from offmap.systems import Box, slipping_unicycle, unicycle
+from offmap.tangent import tangent_frame
 
 
 def drives(system, count=10, steps=25, seed=0, angles=()):
@@ -49,6 +52,49 @@ def test_predictions_hold_at_places_and_headings_without_data(model):
     u = np.asarray(system.controls.sample(jax.random.key(2), 200))
     true = jax.vmap(system.f)(jnp.asarray(x), jnp.asarray(u))
     np.testing.assert_allclose(model.predict(x, u), true, atol=1e-7)
+
+
+def car(x, u):
+    """A car that is told its steering and its speed: it turns by their product."""
+    steering, speed = u
+    return speed * jnp.array([jnp.cos(x[2]), jnp.sin(x[2]), steering])
+
+
+def test_a_car_is_followed_to_steering_and_speed_that_no_drive_had():
+    rng = np.random.default_rng(0)
+    system = replace(unicycle(), f=car, control_names=("steering", "speed"))
+    system = replace(system, controls=Box((-0.5, 0.5), (0.5, 1.5)))
+    model = offmap.fit(drives(system, angles=("theta",)))
+    assert model.retained.tangent == ("steering", "speed")
+    assert model.choices.tangent_kernel == "bilinear"
+    x = rng.uniform([-500, -500, -9], [500, 500, 9], size=(100, 3))
+    u = rng.uniform([-1.5, 0.0], [1.5, 4.0], size=(100, 2))
+    true = jax.vmap(car)(jnp.asarray(x), jnp.asarray(u))
+    np.testing.assert_allclose(model.predict(x, u), true, atol=1e-5)
+
+
+def test_controls_stand_alone_in_a_frame_where_they_predict_as_well():
+    rng = np.random.default_rng(1)
+    system = replace(unicycle(), f=car, control_names=("steering", "speed"))
+    system = replace(system, controls=Box((-0.5, 0.5), (0.5, 1.5)))
+    data = drives(system, angles=("theta",))
+    samples = data.samples()
+    xdot = samples.xdot + 0.02 * rng.normal(size=samples.xdot.shape)
+    each = [samples.trajectory == i for i in range(len(data))]
+    logs = [
+        offmap.Trajectory(samples.x[own], samples.u[own], dt=data.dt, xdot=xdot[own])
+        for own in each
+    ]
+    data = replace(data, trajectories=tuple(logs))
+    frame = tangent_frame(unicycle().gamma, data.samples().x, (2,), None)
+    features = Features(data.input_names, data.angle_indices)
+    everything = Reduction.everything(data.input_names, features)
+    key, config = jax.random.key(0), Config.preset("default")
+    dynamics, *_ = fit_stage(data, everything, frame, 0, key, config)
+    assert dynamics.reduction.names == ("steering", "speed")
+    every = replace(config, sparsify=False)
+    dynamics, *_ = fit_stage(data, everything, frame, 0, key, every)
+    assert dynamics.reduction.names == data.input_names
 
 
 def test_an_angle_that_nobody_declared_is_found():

@@ -54,13 +54,17 @@ def fit_dynamics(
     key: PRNGKeyArray,
     config: GPConfig | MLPConfig,
     frame: TangentFrame | None = None,
+    affine_in: tuple[int, ...] | None = None,
 ) -> Dynamics:
-    """Fit f̂ to measured (x, u, x') on the inputs that `reduction` keeps (paper IV-A-3)."""
+    """Fit f̂ to measured (x, u, x') on the inputs that `reduction` keeps (paper IV-A-3).
+
+    Kernels that are affine in some inputs are so in `affine_in`; None: in the controls.
+    """
     n, m = samples.x.shape[1], samples.u.shape[1]
     z, y, source = reduced_inputs(samples, reduction), targets(samples, frame), samples.source
     if isinstance(config, MLPConfig):
         return Dynamics(reduction, fit_mlp(z, y, source, key=key, config=config), frame)
-    controls = reduction.rows_of(range(n, n + m))
+    controls = reduction.rows_of(range(n, n + m)) if affine_in is None else affine_in
     gps = fit_gps(z, y, source, key=key, config=config, controls=controls)
     return Dynamics(reduction, gps, frame)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from offmap.constraint import search
-from offmap.constraint.dictionary import discover, equation_of
+from offmap.constraint.dictionary import Standard, discover, equation_of
 from offmap.constraint.library import Library
 
 JOINTS = 4
@@ -35,6 +35,27 @@ def test_joint_velocities_are_found_and_noise_is_no_constraint(noise):
         shape = re.compile(rf"{number}q{i}' − {number}w{i} = 0")
         assert sum(bool(shape.fullmatch(equation_of(row, library).text)) for row in rows) == 1
     assert len(rows) == JOINTS
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_law_is_not_rejected_for_a_better_one_that_follows_from_it(seed):
+    # The velocity is logged too large, by a factor of its own in each flight but the same for both
+    # axes: the direction of travel, vx py' = vy px', is obeyed far better than p' = v is.
+    rng = np.random.default_rng(seed)
+    flights = np.repeat(np.arange(12), 40)
+    p, v, u = rng.uniform(-1, 1, (3, len(flights), 2))
+    factor = 1.1 + 0.1 * rng.normal(size=12)[flights, None]
+    xdot = np.c_[v / factor, 5 * u] + 0.005 * rng.normal(size=(len(flights), 4))
+    library = Library(("px", "py", "vx", "vy"), (0, 1, 2, 3))
+    features = np.asarray(jax.vmap(library)(jnp.asarray(np.c_[p, v])))
+    noise = np.array([0.05, 0.05, 0.05, 0.05])
+    standard = Standard(effect=0.5, matters=0.1)
+    rows = discover(library, features, xdot, u, noise, groups=flights, standard=standard).rows
+    number = r"([\d.]+(\(±[\d.]+\))?·)?"
+    for axis in "xy":
+        shape = re.compile(rf"{number}p{axis}' − {number}v{axis} = 0")
+        assert sum(bool(shape.fullmatch(equation_of(row, library).text)) for row in rows) == 1
+    assert len(rows) == 2
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

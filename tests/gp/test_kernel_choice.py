@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from offmap.gp import GPConfig, choose_kernel
+from offmap.gp import GPConfig, choose_kernel, choose_kernel_of
 from offmap.gp.selection import _level, edge_errors, edge_points
 
 CANDIDATES = ("linear", "cosine", "rbf")
@@ -90,6 +90,27 @@ def test_one_candidate_needs_no_contest():
     x = np.zeros((2, 1))
     name, _ = choose_kernel(x, x, ("linear",), key=jax.random.key(0), config=CONFIG)
     assert name == "linear"
+
+
+@pytest.mark.parametrize(
+    ("turn", "right"), [(lambda steering: steering, "bilinear"), (np.tanh, "affine")]
+)
+def test_controls_alone_may_enter_by_their_product(turn, right):
+    # Affine in both, these kernels would be linear; a car turns by its speed times its steering.
+    steering, speed = np.random.default_rng(0).uniform([[-2], [0.3]], [[2], [1.5]], (2, 120))
+    y = np.stack([speed, speed * turn(steering)], axis=1)
+    name, affine_in, scores = choose_kernel_of(
+        np.stack([steering, speed], axis=1),
+        y,
+        ("linear", "bilinear", "affine", "rbf+linear"),
+        key=jax.random.key(0),
+        config=GPConfig(),
+        controls=(0, 1),
+    )
+    assert name == right
+    assert scores[right] < 0.2 * scores["linear"]
+    if right == "affine":
+        assert affine_in == (1,)
 
 
 # --- the edge

@@ -19,6 +19,7 @@ from offmap.constraint.library import Library, products
 from offmap.constraint.search import (
     Candidate,
     Search,
+    about,
     as_good_as,
     candidates,
     edges,
@@ -117,11 +118,9 @@ def discover(
 
 def _spoken_of(search: Search, obeyed: list[Candidate]) -> Bool[np.ndarray, " n"]:
     """Velocities that a sum is about, rather than has beside others that cancel out anyway."""
-    spoken = np.zeros(search.frames.shape[1], dtype=bool)
+    spoken = np.zeros(search.has.shape[1], dtype=bool)
     for candidate in obeyed:
-        weight = np.abs(candidate.weights) * search.moving[candidate.support]
-        main = candidate.support[weight >= 0.5 * weight.max()]
-        spoken |= np.any(search.frames[main] > 0, axis=0)
+        spoken |= about(search, candidate.support, candidate.weights)
     return spoken
 
 

@@ -46,6 +46,10 @@ class Search:
     """What each term is."""
     apart: Float[np.ndarray, "t t"]
     """wᵀ apart w is the mean square of w if its entries G_j ẋ_j and g have nothing in common."""
+    features: Float[np.ndarray, "N k"]
+    """φ at every sample,"""
+    motion: Float[np.ndarray, "N q"]
+    """and [ẋ; 1]."""
 
     @cached_property
     def active(self) -> Int[np.ndarray, " a"]:
@@ -58,7 +62,12 @@ class Search:
     @cached_property
     def moving(self) -> np.ndarray:
         """Which terms have a velocity."""
-        return np.any(self.terms[:, :, :-1] != 0, axis=(1, 2))
+        return np.any(self.has, axis=1)
+
+    @cached_property
+    def has(self) -> Bool[np.ndarray, "t n"]:
+        """Which velocities a term has."""
+        return np.any(self.terms[:, :, :-1] != 0, axis=1)
 
     @cached_property
     def degree(self) -> Int[np.ndarray, " t"]:
@@ -73,12 +82,16 @@ class Search:
         In a turned pair the sine comes before the cosine; whether it stands with the earlier or the
         later component, and the sign between them, say which way the frame turns.
         """
-        frames = np.any(self.terms[:, :, :-1] != 0, axis=1).astype(int)
+        frames = self.has.astype(int)
         for term in np.flatnonzero(frames.sum(axis=1) == _PAIR):
             (sine, i), (_, j) = np.argwhere(self.terms[term, :, :-1])
             sign = np.prod(self.terms[term][self.terms[term] != 0]) * (1 if i < j else -1)
             frames[term, [i, j]] = 2 + 2 * sine + (sign > 0)
         return frames
+
+
+_Sum = tuple[np.ndarray, np.ndarray, float]
+"""Support, weights, ratio."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +149,8 @@ def search_problem(
         shared / np.outer(size, size),
         terms,
         apart / np.outer(size, size),
+        features,
+        extended,
     )
 
 
@@ -151,7 +166,8 @@ def candidates(search: Search, max_terms: int, tolerance: float) -> list[Candida
     """Sums whose residual the noise explains.
 
     Those of the fewest terms come first, among them those that stay in one frame, among these the
-    ones with the least residual; the simplest of those that are alike.
+    ones that do not follow from simpler ones, then those with the least residual; the simplest of
+    those that are alike.
     """
     active = search.active
     degree, moving = search.degree, search.moving
@@ -173,12 +189,20 @@ def candidates(search: Search, max_terms: int, tolerance: float) -> list[Candida
                 for s, w, r, m in zip(block[good], weights[good], ratio[good], mixed, strict=True)
             ]
         smaller = supports[np.argsort(np.concatenate(ratios))[:_EXTENDED]]
-    allowed = _allowed(search, [(item[4], item[5], item[3]) for item in found])
-    kept = [(*item, most) for item, most in zip(found, allowed, strict=True) if item[3] <= most]
-    alike: dict[tuple[int, bool], float] = {}
+    sums = [(item[4], item[5], item[3]) for item in found]
+    implied = _implied(search, sums)
+    allowed = _allowed(search, sums, implied)
+    kept = [
+        (size, mixed, follows, many, ratio, support, weights, most)
+        for (size, mixed, many, ratio, support, weights), follows, most in zip(
+            found, implied, allowed, strict=True
+        )
+        if ratio <= most
+    ]
+    alike: dict[tuple[int, bool, bool], float] = {}
     for item in kept:
-        alike[item[:2]] = min(alike.get(item[:2], np.inf), as_good_as(item[3]))
-    kept.sort(key=lambda item: (*item[:2], item[3] > alike[item[:2]], *item[2:4]))
+        alike[item[:3]] = min(alike.get(item[:3], np.inf), as_good_as(item[4]))
+    kept.sort(key=lambda item: (*item[:3], item[4] > alike[item[:3]], *item[3:5]))
     return [Candidate(support, weights, ratio, most) for *_, ratio, support, weights, most in kept]
 
 
@@ -187,21 +211,69 @@ def as_good_as(ratio: float) -> float:
     return max(_ALIKE * ratio, _EXACT)
 
 
-def _allowed(search: Search, found: list[tuple[np.ndarray, np.ndarray, float]]) -> list[float]:
-    """The largest ratio of each sum (support, weights, ratio) that counts as obeyed.
+def _allowed(search: Search, found: list[_Sum], implied: list[bool]) -> list[float]:
+    """The largest ratio of each sum that counts as obeyed.
 
     Noise may be far from what the dynamics took for it, and by another factor for each velocity:
-    "obeyed" means nearly as well as the best sum of few terms about the same velocities is.
+    "obeyed" means nearly as well as the best sum of few terms about the same velocities is, of
+    those that do not follow from simpler ones.
     """
-    has = np.any(search.terms[:, :, :-1] != 0, axis=1)
-    best = np.full(has.shape[1], np.inf)
-    about = []
+    best = np.full(search.has.shape[1], np.inf)
+    mains = [about(search, support, weights) for support, weights, _ in found]
+    for (_, _, ratio), main, follows in zip(found, mains, implied, strict=True):
+        if not follows:
+            best[main] = np.minimum(best[main], ratio)
+    return [max(_AS_GOOD * float(best[main].max()), _EXACT) for main in mains]
+
+
+def about(search: Search, support: np.ndarray, weights: np.ndarray) -> Bool[np.ndarray, " n"]:
+    """The velocities that a sum is about: those in its large terms."""
+    weight = np.abs(weights) * search.moving[support]
+    return np.any(search.has[support[weight >= 0.5 * weight.max()]], axis=0)
+
+
+def _implied(search: Search, found: list[_Sum]) -> list[bool]:
+    """Which sums follow from simpler ones that give their velocities by the state, as px' = vx.
+
+    Velocities as these give them obey such a sum no worse than the measured ones do. It may be
+    obeyed better than what it follows from, as vx py' = vy px' is where the errors of both
+    velocities are alike: that is nothing to hold against px' = vx.
+    """
+    laws = _laws(search, found)
+    if not laws:
+        return [False] * len(found)
+    motion = search.motion.copy()
+    for j, (_, _, law) in laws.items():
+        motion[:, j] = search.features @ law
+    left = np.zeros_like(search.values)
+    for j in range(motion.shape[1]):
+        left += search.features @ search.terms[:, :, j].T * motion[:, j, None]
+    left /= search.size
+    left = left.T @ left / len(left)
+    implied = []
     for support, weights, ratio in found:
-        weight = np.abs(weights) * search.moving[support]
-        main = np.any(has[support[weight >= 0.5 * weight.max()]], axis=0)
-        best[main] = np.minimum(best[main], ratio)
-        about.append(main)
-    return [max(_AS_GOOD * float(best[main].max()), _EXACT) for main in about]
+        own = len(support), int(search.degree[support].sum())
+        simpler = {j for j, (size, degree, _) in laws.items() if (size, degree) < own}
+        here = np.ix_(support, support)
+        most = max(ratio, _EXACT) ** 2 * (weights @ search.noise[here] @ weights)
+        implied.append(
+            simpler.issuperset(np.flatnonzero(about(search, support, weights)))
+            and bool(weights @ left[here] @ weights <= most)
+        )
+    return implied
+
+
+def _laws(search: Search, found: list[_Sum]) -> dict[int, tuple[int, int, Float[np.ndarray, " k"]]]:
+    """Of each velocity that a sum gives by the state: terms, degree, weights of φ in the best."""
+    laws: dict[int, tuple[int, int, np.ndarray]] = {}
+    for support, weights, _ in sorted(found, key=lambda one: (len(one[0]), one[2])):
+        row = np.einsum("t,tkq->kq", weights / search.size[support], search.terms[support])
+        entries = np.argwhere(row[:, :-1])
+        if len(entries) == 1 and entries[0, 0] == 0 and entries[0, 1] not in laws:
+            j = int(entries[0, 1])
+            degree = int(search.degree[support].sum())
+            laws[j] = len(support), degree, -row[:, -1] / row[0, j]
+    return laws
 
 
 def telling(

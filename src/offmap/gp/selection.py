@@ -16,6 +16,7 @@ from offmap.gp.verdict import level_with_best, root_mean
 _EDGE = 0.2  # share of the points held out
 _FOLDS = 4  # in which groups that are not at the edge are left out
 _STATIONARY = ("rbf",)  # kernels that know no trend
+_AFFINE = ("bilinear", "affine")  # kernels in which some inputs enter affinely
 _LEVEL, _CHANCE = 1.05, 3.0  # ratio and standard errors by which these must be better than others
 _FLOOR = 1e-6  # errors below this share of the outputs' spread leave nothing to improve
 
@@ -59,7 +60,25 @@ def choose_kernel(
     controls: tuple[int, ...] = (),
     groups: np.ndarray | None = None,
 ) -> tuple[KernelName, dict[KernelName, float]]:
-    """The candidate that best predicts the edge of the data from its middle, and their scores.
+    """The candidate that best predicts the edge of the data from its middle, and their scores."""
+    name, _, scores = choose_kernel_of(
+        x, y, candidates, key=key, config=config, controls=controls, groups=groups
+    )
+    return name, scores
+
+
+def choose_kernel_of(
+    x: Float[np.ndarray, "N d"],
+    y: Float[np.ndarray, "N p"],
+    candidates: Sequence[KernelName],
+    *,
+    key: PRNGKeyArray,
+    config: GPConfig,
+    controls: tuple[int, ...] = (),
+    groups: np.ndarray | None = None,
+    edge: np.ndarray | None = None,
+) -> tuple[KernelName, tuple[int, ...], dict[KernelName, float]]:
+    """Also the inputs in which the kernel is affine; `edge` says which points are held out.
 
     The score is the root mean square error at the held-out edge, over all outputs, each measured
     in units of its spread. The likelihood would be a worse judge: it prefers kernels that explain
@@ -67,32 +86,52 @@ def choose_kernel(
     apart, the simpler wins, and once one leaves nothing to improve, the rest are not tried.
     """
     if len(candidates) == 1:
-        return candidates[0], {candidates[0]: 0.0}
-    edge = edge_points(x, groups)
+        return candidates[0], controls, {candidates[0]: 0.0}
+    edge = edge_points(x, groups) if edge is None else edge
     source = np.zeros(int(np.sum(~edge)), dtype=int)
     # Outputs of a row of Γ share a scale: one that is zero up to round-off must not decide.
     size = np.sqrt(np.mean(y**2, axis=0))
     spread = np.maximum(y.std(axis=0), 1e-3 * size.max()) if config.centre else size.max()
     errors: dict[str, np.ndarray] = {}
-    for name in candidates:
+    affine_in: dict[str, tuple[int, ...]] = {}
+
+    def held_out(name: KernelName, split: tuple[int, ...]) -> np.ndarray:
         gps = fit_gps(
             x[~edge],
             y[~edge],
             source,
             key=key,
             config=replace(config, kernel=name),
-            controls=controls,
+            controls=split,
         )
         error = (np.asarray(at_each(gps, x[edge])) - y[edge]) / spread
-        errors[name] = by_group(error, None if groups is None else groups[edge])
-        if groups is not None:
-            inside = _inside_errors(gps, x, y, groups, edge, spread)
-            errors[name] = np.concatenate([errors[name], inside])
+        outer = by_group(error, None if groups is None else groups[edge])
+        if groups is None:
+            return outer
+        return np.concatenate([outer, _inside_errors(gps, x, y, groups, edge, spread)])
+
+    for name in candidates:
+        splits = _splits(x.shape[1], controls) if name in _AFFINE else (controls,)
+        if name == "bilinear" and x.shape[1] == 2:  # the same either way
+            splits = splits[:1]
+        each = [held_out(name, split) for split in splits]
+        best = int(np.argmin([np.mean(error) for error in each]))
+        errors[name], affine_in[name] = each[best], splits[best]
         if np.mean(errors[name]) <= _FLOOR**2:
             break
     scores = root_mean(errors)
     winner = next(name for name in candidates if name in _level(errors))
-    return winner, {name: scores[name] for name in candidates if name in scores}
+    return winner, affine_in[winner], {name: scores[name] for name in candidates if name in scores}
+
+
+def _splits(d: int, controls: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """In which inputs to try to be affine: the controls, or one at a time if all inputs are.
+
+    Affine in all of them would be linear once more, and what turns a car is speed times steering.
+    """
+    if len(controls) < d or d == 1:
+        return (controls,)
+    return tuple((control,) for control in controls)
 
 
 def _level(errors: dict[str, np.ndarray]) -> tuple[str, ...]:

@@ -67,6 +67,18 @@ class Reduction(eqx.Module):
         count = len(names if features is None else features.names)
         return Reduction(jnp.eye(count), tuple(names), features)
 
+    def only(self, inputs: range) -> "Reduction":
+        """Keep no more than these of the inputs that are kept; directions that mix inputs stay."""
+        rows = list(self.rows_of(inputs))
+        seen = np.any(np.asarray(self.matrix)[rows] != 0, axis=0)
+        owner = np.arange(len(seen)) if self.features is None else np.array(self.features.owner)
+        every = np.unique(owner[np.any(np.asarray(self.matrix) != 0, axis=0)])
+        if len(every) != len(self.names):
+            return self
+        kept = np.isin(every, owner[seen])
+        names = tuple(name for name, keep in zip(self.names, kept, strict=True) if keep)
+        return Reduction(self.matrix[jnp.array(rows, int)], names, self.features)
+
     def rows_of(self, inputs: range) -> tuple[int, ...]:
         """Rows of the reduced vector that are features of one of the given inputs alone."""
         seen = np.asarray(self.matrix) != 0
