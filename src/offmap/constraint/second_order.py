@@ -71,7 +71,7 @@ class _Motions:
         used = np.any(whole != 0, axis=(0, 2))
         none = np.zeros((0, len(self.xdot)), dtype=bool)
         search = search_problem(whole[:, used], self.features[:, used], self.xdot, self.noise, none)
-        return replace(search, terms=whole)
+        return replace(search, terms=whole, features=self.features)
 
     def term(self, function: int, entry: int) -> Float[np.ndarray, "k q"]:
         """A function times an entry of [ẋ; 1]."""
