@@ -18,29 +18,31 @@ _ROUND_OFF = 1e-9  # of the speed: smaller misfits are none
 
 def weight_doubt(
     gamma: DictionaryConstraint, x: Float[np.ndarray, "N n"], xdot: Float[np.ndarray, "N n"]
-) -> Float[np.ndarray, "e c k q"]:
+) -> tuple[Float[np.ndarray, "e c k q"], Float[np.ndarray, "e N"]]:
     """Directions D of the weights' error: W + Σ εₑ Dₑ with ε ~ N(0, I) is as likely as W.
 
     In each row the largest weight is fixed, and the covariance of the others is that of least
     squares with residuals whose size differs from sample to sample (White's sandwich). Weights of
     one size are one weight: they were found to be equal, and are wrong together or not at all.
+    Also gives what each sample has to do with it: if the errors of all samples are multiplied by
+    independent ζ ~ N(0, 1), then ε = V ζ.
     """
     phi = np.asarray(at_each(gamma.library, x))
     right = np.concatenate([xdot, np.ones((len(x), 1))], axis=1)
-    directions = []
+    moves, units = [np.zeros((0, len(x)))], [np.zeros((0, *np.shape(gamma.weights)))]
     for i, row in enumerate(np.asarray(gamma.weights)):
         _, *free = _of_one_size(row)
         if not free:
             continue
         residual = np.einsum("nk,nq,kq->n", phi, right, row, optimize=True)
         terms = np.stack([np.einsum("nk,nq,kq->n", phi, right, one) for one in free], axis=1)
-        inverse = np.linalg.pinv(terms)
-        left = np.linalg.svd(inverse * residual[None], full_matrices=False)
-        factor = left[0] * left[1][None]  # factor factorᵀ = inverse diag(residual²) inverseᵀ
-        found = np.zeros((factor.shape[1], *np.shape(gamma.weights)))
-        found[:, i] = np.einsum("fe,fkq->ekq", factor, np.stack(free))
-        directions.append(found)
-    return np.concatenate([np.zeros((0, *np.shape(gamma.weights))), *directions])
+        moves.append(np.linalg.pinv(terms) * residual[None])
+        unit = np.zeros((len(free), *np.shape(gamma.weights)))
+        unit[:, i] = np.stack(free)
+        units.append(unit)
+    left, size, shares = np.linalg.svd(np.concatenate(moves), full_matrices=False)
+    directions = np.einsum("fe,fckq->eckq", left * size[None], np.concatenate(units))
+    return directions, shares
 
 
 def _of_one_size(row: Float[np.ndarray, "k q"]) -> list[Float[np.ndarray, "k q"]]:

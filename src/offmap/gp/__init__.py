@@ -1,7 +1,7 @@
 """Independent Gaussian processes: kernels, exact inference, one noise level per data source."""
 
 from offmap.gp.doubt import doubtful
-from offmap.gp.draws import FunctionDraws, draw_functions
+from offmap.gp.draws import FunctionDraws, draw_functions, shared_noise
 from offmap.gp.expansion import AbstractGPs
 from offmap.gp.fit import GPConfig, complete, fit_gps, fold_in
 from offmap.gp.induced import InducedGPs
@@ -43,4 +43,5 @@ __all__ = [
     "fold_in",
     "kernel_named",
     "log_marginal_likelihood",
+    "shared_noise",
 ]
