@@ -14,7 +14,14 @@ from offmap.constraint import DictionaryConstraint
 from offmap.constraint.doubt import misfit, weight_doubt
 from offmap.data import Samples
 from offmap.dynamics import Dynamics, compact_dynamics, reduced_inputs, targets
-from offmap.gp import AbstractGPs, FunctionDraws, doubtful, draw_functions, shared_noise
+from offmap.gp import (
+    AbstractGPs,
+    FunctionDraws,
+    doubtful,
+    draw_functions,
+    shared_noise,
+    strayed,
+)
 from offmap.mlp import MLPEnsemble
 from offmap.predictor import Predictor
 from offmap.projection import (
@@ -43,6 +50,8 @@ class Doubt(eqx.Module):
     softness: Float[Array, " c"] | None
     function: AbstractRegressor
     """Its variance is that of the function."""
+    strayed: Float[Array, " p"] | None
+    """Standard deviation of what straight functions miss, where the data say that they do."""
     weights: Float[Array, "e c k q"] | None
     """Directions of the error of the weights of Γ, each with a deviation of 1."""
     along: tuple[AbstractGPs, ...]
@@ -56,6 +65,7 @@ class Doubt(eqx.Module):
         """Standard deviation of each component of x' after projection, to first order in Γ."""
         z = self.dynamics.reduction(jnp.concatenate([x, u]))
         variance = self.function.variance(z)
+        variance = variance if self.strayed is None else variance + self.strayed**2
         keep = jnp.eye(x.shape[0])
         if self.dynamics.frame is not None:
             keep, _ = self.dynamics.frame(x)
@@ -100,7 +110,10 @@ def find_doubt(predictor: Predictor, samples: Samples, primary: int) -> Doubt:
     own = samples.take(np.flatnonzero(samples.source == primary))
     function: AbstractRegressor = dynamics.regressor
     z, y = reduced_inputs(own, dynamics.reduction), targets(own, dynamics.frame)
+    strays = None
     if isinstance(function, AbstractGPs):
+        level = strayed(function, z, y)
+        strays = jnp.asarray(level) if np.any(level > 0) else None
         function = doubtful(function, z, y)
     mean = compact_dynamics(dynamics)
     softness = predictor.softness if dynamics.frame is None else None
@@ -116,7 +129,7 @@ def find_doubt(predictor: Predictor, samples: Samples, primary: int) -> Doubt:
     if gamma is not None:
         level = misfit(gamma, own)
         missed = jnp.asarray(level) if np.any(level > 0) else None
-    return Doubt(dynamics, mean, gamma, softness, function, weights, along, shared, missed)
+    return Doubt(dynamics, mean, gamma, softness, function, strays, weights, along, shared, missed)
 
 
 class MemberDraws(eqx.Module):
@@ -138,11 +151,14 @@ class DrawnFields(eqx.Module):
     """Vector fields x' = f(x, u) that a model holds possible; `fields[i]` is one of them.
 
     Each obeys a constraint of its own, as firmly as the model does. Where the constraint holds only
-    up to its softness, a field misses it everywhere by a level of its own.
+    up to its softness, or straight functions miss something, a field is off everywhere by a level
+    of its own.
     """
 
     doubt: Doubt
     functions: FunctionDraws | MemberDraws
+    offsets: Float[Array, "S p"] | None
+    """What each field adds to the function's values."""
     weights: Float[Array, "S c k q"] | None
     """Of each field's Γ."""
     levels: Float[Array, "S c"] | None
@@ -157,6 +173,7 @@ class DrawnFields(eqx.Module):
         def field(x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
             z = own.reduction(jnp.concatenate([x, u]))
             values = doubt.mean.regressor(z) + away(z)
+            values = values if self.offsets is None else values + self.offsets[i]
             if doubt.gamma is None:
                 return values
             gamma = doubt.gamma(x)
@@ -174,7 +191,7 @@ def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
     """Draw vector fields that a predictor's doubt leaves possible."""
     if count < 1:
         raise ValueError(f"At least one sample has to be drawn; got {count}. Ask for 100.")
-    function_key, noise_key, weight_key, level_key = jax.random.split(key, 4)
+    function_key, noise_key, offset_key, weight_key, level_key = jax.random.split(key, 5)
     functions: FunctionDraws | MemberDraws
     if isinstance(doubt.function, AbstractGPs):
         noise = jax.random.normal(noise_key, (count, *doubt.function.alpha.shape))
@@ -183,7 +200,10 @@ def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
         functions = MemberDraws(doubt.function)
     else:
         raise TypeError(f"No draws are known for {type(doubt.function).__name__}; add them here.")
-    weights, levels = None, None
+    weights, levels, offsets = None, None, None
+    if doubt.strayed is not None:
+        chance = jax.random.normal(offset_key, (count, doubt.strayed.shape[0]))
+        offsets = doubt.strayed[None] * chance
     if doubt.weights is not None and isinstance(doubt.gamma, DictionaryConstraint):
         chance = jax.random.normal(weight_key, (count, doubt.weights.shape[0]))
         if doubt.shared is not None:
@@ -201,7 +221,7 @@ def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
         )
         function = doubt.function.mean_only()
         doubt = replace(doubt, dynamics=light, function=function, along=(), shared=None)
-    return DrawnFields(doubt, functions, weights, levels)
+    return DrawnFields(doubt, functions, offsets, weights, levels)
 
 
 def _with_gamma(frame: TangentFrame, gamma: Gamma | None) -> TangentFrame:

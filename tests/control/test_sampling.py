@@ -66,6 +66,18 @@ def test_spread_grows_with_the_steps_and_not_with_their_root(model):
     assert spread[40] / spread[10] == pytest.approx(4.0, rel=0.25)
 
 
+def test_what_straight_functions_miss_is_in_draws_and_deviations(model):
+    """Lines cannot turn with the heading."""
+    reduction = model.predictor.dynamics.reduction
+    lines = predictor_of(unicycle(), model.dataset, "linear", None, False, reduction)
+    straight = with_predictor(model, lines)
+    assert np.all(np.asarray(straight.doubt.strayed) > [0, 0, -1])
+    x, u = np.array([4.0, 3.0, 0.3]), np.array([[0.1, 1.0]])
+    _, std = straight.predict(x, u[0], return_std=True)
+    rate = (straight.rollout(x, u, samples=1000)[:, 1] - x) / straight.dataset.dt
+    np.testing.assert_allclose(rate.std(axis=0), std, rtol=0.1)
+
+
 @pytest.mark.parametrize("apart", [0.0, 1e-3])
 def test_draws_obey_a_firm_constraint_each_its_own(model, apart):
     """Of two weights, if one is not just the other; if it is, there is none to get wrong."""

@@ -2,16 +2,14 @@
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import f as f_distribution
 
 from offmap.calls import at_each
 from offmap.constraint.library import DictionaryConstraint, products
 from offmap.data import Samples
+from offmap.gp.misfit import beyond_chance
 from offmap.types import Gamma
 
 _POINTS = 3000  # of larger data sets
-_SIGNIFICANCE = 1e-3  # less than this, and what is explained is no chance
-_DEPENDENT = 1e-6  # singular values below this share of the largest are none
 _EQUAL = 1e-12  # relative difference of weights that are meant to be equal
 _ROUND_OFF = 1e-9  # of the speed: smaller misfits are none
 
@@ -85,18 +83,7 @@ def _explained(
     G = row[:, :-1]
     residual = np.sum(G * xdot, axis=1) + row[:, -1]
     columns = products(G[:, np.any(G != 0, axis=0)], known)
-    length = np.linalg.norm(columns, axis=0)
-    columns = columns[:, length > 0] / length[length > 0]
-    basis, size, _ = np.linalg.svd(columns, full_matrices=False)
-    basis = basis[:, size > _DEPENDENT * size[0]]
-    terms, freedom = basis.shape[1], len(residual) - basis.shape[1]
-    if freedom < terms:  # too few samples to tell what is explained from what is fitted
-        return 0.0
-    explained = float(np.sum((basis.T @ residual) ** 2))
-    noise = max(float(residual @ residual) - explained, 1e-300) / freedom
-    if f_distribution.sf(explained / terms / noise, terms, freedom) > _SIGNIFICANCE:
-        return 0.0
-    beyond = np.sqrt(max(explained - terms * noise, 0.0) / np.sum(G**2))
+    beyond = np.sqrt(beyond_chance(residual, columns) / np.sum(G**2))
     return float(beyond) if beyond > least else 0.0
 
 

@@ -37,7 +37,10 @@ def to_casadi(
     if doubt is None:
         return casadi.Function(name, [x, u], [xdot], ["x", "u"], ["xdot"])
     function = exportable(doubt.function, "The doubt about the dynamics")
-    total = keep**2 @ variance(casadi, function, z)
+    spread = variance(casadi, function, z)
+    if doubt.strayed is not None:
+        spread = spread + constant(casadi, doubt.strayed) ** 2
+    total = keep**2 @ spread
     if doubt.weights is not None and isinstance(gamma, DictionaryConstraint):
         moved = _moved(casadi, predictor, gamma, np.asarray(doubt.weights), x, values)
         total = total + sum(one**2 for one in moved)

@@ -16,6 +16,7 @@ from offmap.gp.kernels import (
     kernel_named,
 )
 from offmap.gp.likelihood import log_marginal_likelihood
+from offmap.gp.misfit import strayed
 from offmap.gp.posterior import IndependentGPs
 from offmap.gp.selection import choose_kernel, edge_errors
 from offmap.gp.straight import compact
@@ -44,4 +45,5 @@ __all__ = [
     "kernel_named",
     "log_marginal_likelihood",
     "shared_noise",
+    "strayed",
 ]
