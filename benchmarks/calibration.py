@@ -5,8 +5,8 @@
 Each system is fitted with 1 % noise on all data, without online data, by the default preset. Tests
 are the noise-free rollouts of the paper's ID and OOD rows: x' in one step against `predict`'s
 standard deviation, states of rollouts against `rollout(…, samples=S)`. Errors within one fit are
-alike, so that only coverage over many fits (seeds) says something; that of four says little. What
-a model says is exact, and is (px' = vx, to round-off), is not counted. A run goes on where an
+alike, so that only coverage over many fits (seeds) says something; standard errors are over seeds.
+What a model says is exact, and is (px' = vx, to round-off), is not counted. A run goes on where an
 earlier one with the same settings and the same --out stopped; --models keeps the fits, which take
 far longer than what is measured on them.
 """
@@ -30,6 +30,7 @@ LEVELS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 SHOWN = (0.5, 0.9, 0.95)
 SYSTEMS = ("unicycle", "tanh", "tanh0", "slip", "bicycle", "trailer", "disk", "quadrotor")
 FEW = 150  # flights of two steps from which the quadrotor is learned
+KINDS = ("one step", "rollout")
 PLACES = {"ID": ROWS[0], "OOD": ROWS[1]}
 EVERY = 10  # steps between the states that are judged
 _ROUND_OFF = 1e-9  # of the spread of x': smaller errors are none
@@ -119,26 +120,52 @@ def judge(name: str, seed: int, arguments: argparse.Namespace) -> dict:
 
 
 def mean_coverage(records: list[dict], name: str, place: str, kind: str) -> np.ndarray:
-    """Over the seeds of one system, or over all records for the name "all"."""
-    own = [r["coverage"][place][kind] for r in records if name in ("all", r["system"])]
-    return np.mean(own, axis=0)
+    """Of one system, or of all for the name "all", with its standard error over seeds (2, levels).
+
+    Seeds count as independent; the systems of one seed do not, as some of them share their noise.
+    """
+    own = [r for r in records if name in ("all", r["system"])]
+    seeds = dict.fromkeys(r["seed"] for r in own)
+    each = [
+        np.mean([r["coverage"][place][kind] for r in own if r["seed"] == seed], axis=0)
+        for seed in seeds
+    ]
+    mean = np.mean([r["coverage"][place][kind] for r in own], axis=0)
+    error = np.std(each, axis=0, ddof=1) / np.sqrt(len(each)) if len(each) > 1 else mean * np.nan
+    return np.stack([mean, error])
+
+
+def summary(records: list[dict]) -> dict:
+    """Mean coverage and standard error for each system, place, kind and level."""
+    return {
+        name: {
+            place: {
+                kind: dict(zip(("mean", "error"), found.round(4).tolist(), strict=True))
+                for kind in KINDS
+                for found in [mean_coverage(records, name, place, kind)]
+            }
+            for place in PLACES
+        }
+        for name in [*dict.fromkeys(r["system"] for r in records), "all"]
+    }
 
 
 def table(records: list[dict]) -> str:
-    """Coverage in per cent of 50, 90 and 95 % intervals."""
+    """Coverage in per cent of 50, 90 and 95 % intervals, each with its standard error."""
     at = [LEVELS.index(q) for q in SHOWN]
-    names = [*dict.fromkeys(r["system"] for r in records), "all"]
     lines = [
-        "| | one step, ID | one step, OOD | rollout, ID | rollout, OOD |",
-        "|---|---|---|---|---|",
+        "| | fits | one step, ID | one step, OOD | rollout, ID | rollout, OOD |",
+        "|---|---|---|---|---|---|",
     ]
-    for name in names:
+    for name in [*dict.fromkeys(r["system"] for r in records), "all"]:
+        count = sum(name in ("all", r["system"]) for r in records)
         cells = [
-            " / ".join(f"{100 * v:.0f}" for v in mean_coverage(records, name, place, kind)[at])
-            for kind in ("one step", "rollout")
+            " / ".join(f"{100 * m:.0f} ± {100 * e:.0f}" for m, e in found[:, at].T)
+            for kind in KINDS
             for place in PLACES
+            for found in [mean_coverage(records, name, place, kind)]
         ]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        lines.append(f"| {name} | {count} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -150,14 +177,16 @@ def draw(records: list[dict], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 4, figsize=(13, 3.6), sharey=True, layout="constrained")
-    panels = [(kind, place) for kind in ("one step", "rollout") for place in PLACES]
+    panels = [(kind, place) for kind in KINDS for place in PLACES]
     levels = 100 * np.array(LEVELS)
     for ax, (kind, place) in zip(axes, panels, strict=True):
         ax.fill_between([0, 100], [-10, 90], [10, 110], color="0.92", lw=0)
         ax.plot([0, 100], [0, 100], color="0.5", lw=1)
         for name in dict.fromkeys(r["system"] for r in records):
-            covered = 100 * mean_coverage(records, name, place, kind)
-            ax.plot(levels, covered, marker="o", ms=3, lw=1.2, label=name)
+            covered, error = 100 * mean_coverage(records, name, place, kind)
+            ax.errorbar(
+                levels, covered, error, marker="o", ms=3, lw=1.2, elinewidth=0.6, label=name
+            )
         ax.set(title=f"{kind}, {place}", xlabel="level [%]", xlim=(0, 100), ylim=(0, 102))
     axes[0].set_ylabel("truth within the interval [%]")
     figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, loc="outside right center")
@@ -174,14 +203,14 @@ def main() -> None:
     parser.add_argument("--models", type=Path, help="folder of fitted models")
     parser.add_argument("--noise", type=float, default=0.01)
     parser.add_argument("--trials", type=int, default=6)
-    parser.add_argument("--samples", type=int, default=60)
+    parser.add_argument("--samples", type=int, default=79, help="every level is a rank of 80")
     parser.add_argument("--out", type=Path, default=Path("results/calibration.json"))
     parser.add_argument("--figure", type=Path, default=Path("docs/figures/calibration.png"))
     arguments = parser.parse_args()
     records: list[dict] = []
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     if arguments.out.exists():
-        before = json.loads(arguments.out.read_text())
+        before = json.loads(arguments.out.read_text())["records"]
         records = [r for r in before if r["settings"] == settings(arguments)]
     done = {(r["system"], r["seed"]) for r in records}
     for seed in range(arguments.first, arguments.first + arguments.seeds):
@@ -190,7 +219,8 @@ def main() -> None:
                 continue
             records.append(judge(name, seed, arguments))
             print(json.dumps(records[-1]), flush=True)
-            arguments.out.write_text(json.dumps(records, indent=1))
+            found = {"summary": summary(records), "levels": LEVELS, "records": records}
+            arguments.out.write_text(json.dumps(found, indent=1))
     print(table(records))
     draw(records, arguments.figure)
 

@@ -9,11 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from offmap.calls import at_each
 from offmap.constraint import DictionaryConstraint
 from offmap.constraint.doubt import misfit, weight_doubt
 from offmap.data import Samples
-from offmap.dynamics import Dynamics, compact_dynamics, reduced_inputs
-from offmap.gp import AbstractGPs, FunctionDraws, doubtful, draw_functions
+from offmap.dynamics import Dynamics, compact_dynamics, reduced_inputs, targets
+from offmap.gp import (
+    AbstractGPs,
+    FunctionDraws,
+    doubtful,
+    draw_functions,
+    shared_noise,
+    strayed,
+)
 from offmap.mlp import MLPEnsemble
 from offmap.predictor import Predictor
 from offmap.projection import (
@@ -42,8 +50,14 @@ class Doubt(eqx.Module):
     softness: Float[Array, " c"] | None
     function: AbstractRegressor
     """Its variance is that of the function."""
+    strayed: Float[Array, " p"] | None
+    """Standard deviation of what straight functions miss, where the data say that they do."""
     weights: Float[Array, "e c k q"] | None
     """Directions of the error of the weights of Γ, each with a deviation of 1."""
+    along: tuple[AbstractGPs, ...]
+    """How the function covaries with each of them: noise of one sample is in both."""
+    shared: Float[Array, "e p N"] | None
+    """The share of each that is noise which the function's draws have as well."""
     missed: Float[Array, " c"] | None
     """Standard deviation of what true motions leave of each row of Γ, scaled to unit G."""
 
@@ -51,16 +65,19 @@ class Doubt(eqx.Module):
         """Standard deviation of each component of x' after projection, to first order in Γ."""
         z = self.dynamics.reduction(jnp.concatenate([x, u]))
         variance = self.function.variance(z)
+        variance = variance if self.strayed is None else variance + self.strayed**2
+        keep = jnp.eye(x.shape[0])
         if self.dynamics.frame is not None:
-            basis, _ = self.dynamics.frame(x)
-            variance = basis**2 @ variance
+            keep, _ = self.dynamics.frame(x)
+            variance = keep**2 @ variance
         elif self.gamma is not None and self.softness is not None:
             gain, G = soft_gain(self.dynamics.variance(x, u), self.gamma(x), self.softness)
-            keep = jnp.eye(x.shape[0]) - gain @ G
+            keep = keep - gain @ G
             variance = keep**2 @ variance
             variance = variance if self.missed is None else variance + gain**2 @ self.missed**2
         elif self.gamma is not None:
-            variance = tangent_projector(self.gamma(x)) ** 2 @ variance
+            keep = tangent_projector(self.gamma(x))
+            variance = keep**2 @ variance
         if self.missed is not None and self.gamma is not None and self.softness is None:
             variance = variance + normal_steps(self.gamma(x)) ** 2 @ self.missed**2
         if self.weights is not None and isinstance(self.gamma, DictionaryConstraint):
@@ -70,7 +87,10 @@ class Doubt(eqx.Module):
                 lambda d: jax.jvp(lambda w: self._velocity(x, values, w), (own,), (d,))[1]
             )(self.weights)
             variance = variance + jnp.sum(moved**2, axis=0)
-        return jnp.sqrt(variance)
+            if self.along:
+                common = jnp.stack([keep @ covariance(z) for covariance in self.along])
+                variance = variance + 2 * jnp.sum(moved * common, axis=0)
+        return jnp.sqrt(jnp.maximum(variance, 0.0))
 
     def _velocity(self, x: Array, values: Array, weights: Array | None) -> Float[Array, " n"]:
         """Velocity of the regressor's values under a firm Γ, or under none."""
@@ -89,18 +109,27 @@ def find_doubt(predictor: Predictor, samples: Samples, primary: int) -> Doubt:
     dynamics, gamma = predictor.dynamics, predictor.gamma
     own = samples.take(np.flatnonzero(samples.source == primary))
     function: AbstractRegressor = dynamics.regressor
+    z, y = reduced_inputs(own, dynamics.reduction), targets(own, dynamics.frame)
+    strays = None
     if isinstance(function, AbstractGPs):
-        function = doubtful(function, reduced_inputs(own, dynamics.reduction))
+        level = strayed(function, z, y)
+        strays = jnp.asarray(level) if np.any(level > 0) else None
+        function = doubtful(function, z, y)
+    mean = compact_dynamics(dynamics)
     softness = predictor.softness if dynamics.frame is None else None
-    weights, missed = None, None
+    weights, missed, shared = None, None, None
+    along: tuple[AbstractGPs, ...] = ()
     if isinstance(gamma, DictionaryConstraint) and softness is None:
-        found = weight_doubt(gamma, own.x, own.xdot)
-        weights = jnp.asarray(found) if len(found) else None
+        found, shares = weight_doubt(gamma, own.x, own.xdot)
+        if len(found):
+            weights = jnp.asarray(found)
+        if len(found) and isinstance(function, AbstractGPs):
+            errors = y - np.asarray(at_each(mean.regressor, z))
+            shared, along = shared_noise(function, z, shares[:, :, None] * errors[None])
     if gamma is not None:
         level = misfit(gamma, own)
         missed = jnp.asarray(level) if np.any(level > 0) else None
-    mean = compact_dynamics(dynamics)
-    return Doubt(dynamics, mean, gamma, softness, function, weights, missed)
+    return Doubt(dynamics, mean, gamma, softness, function, strays, weights, along, shared, missed)
 
 
 class MemberDraws(eqx.Module):
@@ -122,11 +151,14 @@ class DrawnFields(eqx.Module):
     """Vector fields x' = f(x, u) that a model holds possible; `fields[i]` is one of them.
 
     Each obeys a constraint of its own, as firmly as the model does. Where the constraint holds only
-    up to its softness, a field misses it everywhere by a level of its own.
+    up to its softness, or straight functions miss something, a field is off everywhere by a level
+    of its own.
     """
 
     doubt: Doubt
     functions: FunctionDraws | MemberDraws
+    offsets: Float[Array, "S p"] | None
+    """What each field adds to the function's values."""
     weights: Float[Array, "S c k q"] | None
     """Of each field's Γ."""
     levels: Float[Array, "S c"] | None
@@ -141,6 +173,7 @@ class DrawnFields(eqx.Module):
         def field(x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
             z = own.reduction(jnp.concatenate([x, u]))
             values = doubt.mean.regressor(z) + away(z)
+            values = values if self.offsets is None else values + self.offsets[i]
             if doubt.gamma is None:
                 return values
             gamma = doubt.gamma(x)
@@ -158,17 +191,26 @@ def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
     """Draw vector fields that a predictor's doubt leaves possible."""
     if count < 1:
         raise ValueError(f"At least one sample has to be drawn; got {count}. Ask for 100.")
-    function_key, weight_key, level_key = jax.random.split(key, 3)
+    function_key, noise_key, offset_key, weight_key, level_key = jax.random.split(key, 5)
     functions: FunctionDraws | MemberDraws
     if isinstance(doubt.function, AbstractGPs):
-        functions = draw_functions(doubt.function, count, key=function_key)
+        noise = jax.random.normal(noise_key, (count, *doubt.function.alpha.shape))
+        functions = draw_functions(doubt.function, noise, key=function_key)
     elif isinstance(doubt.function, MLPEnsemble):
         functions = MemberDraws(doubt.function)
     else:
         raise TypeError(f"No draws are known for {type(doubt.function).__name__}; add them here.")
-    weights, levels = None, None
+    weights, levels, offsets = None, None, None
+    if doubt.strayed is not None:
+        chance = jax.random.normal(offset_key, (count, doubt.strayed.shape[0]))
+        offsets = doubt.strayed[None] * chance
     if doubt.weights is not None and isinstance(doubt.gamma, DictionaryConstraint):
         chance = jax.random.normal(weight_key, (count, doubt.weights.shape[0]))
+        if doubt.shared is not None:
+            common = jnp.einsum("epn,fpn->ef", doubt.shared, doubt.shared)
+            values, vectors = jnp.linalg.eigh(common)
+            alone = vectors * jnp.sqrt(jnp.maximum(1 - values, 0.0))[None]
+            chance = chance @ alone.T + jnp.einsum("spn,epn->se", noise, doubt.shared)
         weights = doubt.gamma.weights[None] + jnp.tensordot(chance, doubt.weights, axes=1)
     if doubt.missed is not None:
         chance = jax.random.normal(level_key, (count, doubt.missed.shape[0]))
@@ -177,10 +219,9 @@ def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
         light = Dynamics(
             doubt.dynamics.reduction, doubt.dynamics.regressor.mean_only(), doubt.dynamics.frame
         )
-        doubt = eqx.tree_at(
-            lambda d: (d.dynamics, d.function), doubt, (light, doubt.function.mean_only())
-        )
-    return DrawnFields(doubt, functions, weights, levels)
+        function = doubt.function.mean_only()
+        doubt = replace(doubt, dynamics=light, function=function, along=(), shared=None)
+    return DrawnFields(doubt, functions, offsets, weights, levels)
 
 
 def _with_gamma(frame: TangentFrame, gamma: Gamma | None) -> TangentFrame:

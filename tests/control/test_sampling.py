@@ -7,15 +7,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from control_models import predictor_of
+from control_models import dictionary_of, gps_on, logs, predictor_of
 
+from offmap.calls import at_each
 from offmap.constraint import DictionaryConstraint
 from offmap.constraint.doubt import weight_doubt
 from offmap.constraint.library import Library
-from offmap.dynamics import Dynamics, reduced_inputs
+from offmap.data import Dataset
+from offmap.dynamics import Dynamics, reduced_inputs, targets
+from offmap.features import Features
 from offmap.mlp import MLPConfig, fit_mlp
 from offmap.predictor import Predictor
-from offmap.systems import unicycle
+from offmap.pseudometric import Reduction
+from offmap.systems import rolling_disk, unicycle
+from offmap.tangent import tangent_frame
 
 
 def with_predictor(model, predictor):
@@ -61,6 +66,18 @@ def test_spread_grows_with_the_steps_and_not_with_their_root(model):
     assert spread[40] / spread[10] == pytest.approx(4.0, rel=0.25)
 
 
+def test_what_straight_functions_miss_is_in_draws_and_deviations(model):
+    """Lines cannot turn with the heading."""
+    reduction = model.predictor.dynamics.reduction
+    lines = predictor_of(unicycle(), model.dataset, "linear", None, False, reduction)
+    straight = with_predictor(model, lines)
+    assert np.all(np.asarray(straight.doubt.strayed) > [0, 0, -1])
+    x, u = np.array([4.0, 3.0, 0.3]), np.array([[0.1, 1.0]])
+    _, std = straight.predict(x, u[0], return_std=True)
+    rate = (straight.rollout(x, u, samples=1000)[:, 1] - x) / straight.dataset.dt
+    np.testing.assert_allclose(rate.std(axis=0), std, rtol=0.1)
+
+
 @pytest.mark.parametrize("apart", [0.0, 1e-3])
 def test_draws_obey_a_firm_constraint_each_its_own(model, apart):
     """Of two weights, if one is not just the other; if it is, there is none to get wrong."""
@@ -93,7 +110,8 @@ def test_weights_are_as_far_off_as_refits_to_other_noise(model):
         weights = np.zeros(gamma.weights.shape)
         weights[0, library.labels.index("sin(theta)"), 0] = w
         weights[0, library.labels.index("cos(theta)"), 1] = -1.001
-        found = weight_doubt(DictionaryConstraint(library, jnp.asarray(weights)), samples.x, xdot)
+        doubted = DictionaryConstraint(library, jnp.asarray(weights))
+        found, _ = weight_doubt(doubted, samples.x, xdot)
         sizes.append(np.sqrt(np.sum(found**2)))
     assert np.median(sizes) == pytest.approx(np.std(refits), rel=0.2)
 
@@ -105,8 +123,69 @@ def test_weights_are_doubted_by_however_few_samples():
     rng = np.random.default_rng(0)
     for count in (1, 2, 30):
         x, xdot = rng.normal(size=(2, count, 3))
-        found = weight_doubt(DictionaryConstraint(library, jnp.asarray(weights)), x, xdot)
+        found, shares = weight_doubt(DictionaryConstraint(library, jnp.asarray(weights)), x, xdot)
         assert found.shape == (min(count, 3), *weights.shape)
+        np.testing.assert_allclose(shares @ shares.T, np.eye(len(found)), atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def rolling():
+    """A disk whose radius and dynamics are learned from one set of noisy samples."""
+    system = rolling_disk()
+    exact = logs(system, (3.0, 3.0, 1.0, 1.0), 6, 20)
+    features = Features(exact.input_names, exact.angle_indices)
+    rows = jnp.eye(len(features.names))[-system.m :]
+    reduction = Reduction(rows, system.control_names, features)
+    truth = dictionary_of(system, exact.angle_indices)
+
+    def learned(seed, model):
+        rng, samples = np.random.default_rng(seed), exact.samples()
+        size = 0.02 * samples.xdot.std(axis=0)
+        drives = [
+            replace(t, xdot=t.samples()[2] + size * rng.normal(size=t.samples()[2].shape))
+            for t in exact.trajectories
+        ]
+        dataset = Dataset(drives, system.state_names, system.control_names, system.angles)
+        x, xdot = dataset.samples().x, dataset.samples().xdot
+        weights = np.asarray(truth.weights).copy()
+        for row, turn in enumerate((np.cos(x[:, 2]), np.sin(x[:, 2]))):
+            term, free = turn * xdot[:, 3], (weights[row] != 0) & (np.abs(weights[row]) < 0.9)
+            weights[row][free] = -(term @ xdot[:, row]) / (term @ term)
+        gamma = DictionaryConstraint(truth.library, jnp.asarray(weights))
+        frame = tangent_frame(gamma, x, exact.angle_indices)
+        y = targets(dataset.samples(), frame)
+        gps = gps_on(reduced_inputs(dataset.samples(), reduction), y, "linear", (), 4e-4)
+        predictor = Predictor(Dynamics(reduction, gps, frame), gamma)
+        return replace(with_predictor(model, predictor), dataset=dataset)
+
+    return system, learned
+
+
+def test_noise_that_moves_the_weights_moves_the_function_too(rolling, model):
+    """Errors over many noisy copies of the data are as large as the standard deviation says."""
+    system, learned = rolling
+    x = np.array([[0.0, 0.0, 0.5, 0.0], [9.0, 0.0, 0.9, 1.0]])
+    u = np.array([[0.1, 2.5], [-0.3, 2.9]])
+    truth = np.asarray(jax.vmap(system.f)(jnp.asarray(x), jnp.asarray(u)))
+    squares, apart = [], []
+    for seed in range(30):
+        found = learned(seed, model)
+        mean, std = found.predict(x, u, return_std=True)
+        squares.append(((mean - truth) / std)[:, :2] ** 2)
+        alone = at_each(replace(found.doubt, along=()).std, x, u)
+        apart.append(((mean - truth) / np.asarray(alone))[:, :2] ** 2)
+    assert 0.7 < np.mean(squares) < 1.3 and np.mean(apart) < 0.6
+
+
+def test_draws_share_noise_as_the_standard_deviation_has_it(rolling, model):
+    _, learned = rolling
+    found = learned(0, model)
+    x, u = np.array([0.0, 0.0, 0.5, 0.0]), np.array([[0.1, 2.5]])
+    _, std = found.predict(x, u[0], return_std=True)
+    rate = (found.rollout(x, u, samples=2000)[:, 1] - x) / found.dataset.dt
+    np.testing.assert_allclose(rate.std(axis=0), std, rtol=0.06)
+    apart = np.asarray(replace(found.doubt, along=()).std(jnp.asarray(x), jnp.asarray(u[0])))
+    assert apart[0] > 1.2 * std[0]
 
 
 def test_members_of_an_ensemble_are_its_draws(model):

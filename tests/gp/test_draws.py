@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offmap.gp import Linear, doubtful, draw_functions, kernel_named
+from offmap.gp import Linear, doubtful, draw_functions, kernel_named, shared_noise
 from offmap.gp.draws import draw_prior
 from offmap.gp.expansion import Scaling
 from offmap.gp.induced import induce
@@ -24,7 +24,8 @@ def two_gps(name, noise=0.02):
 
 
 def values(gps, points, count, seed=0):
-    draws = draw_functions(gps, count, key=jax.random.key(seed))
+    key, noise = jax.random.split(jax.random.key(seed))
+    draws = draw_functions(gps, jax.random.normal(noise, (count, *gps.alpha.shape)), key=key)
     each = jax.jit(jax.vmap(lambda i: jax.vmap(draws[i])(points)))
     return np.asarray(each(jnp.arange(count))), draws
 
@@ -54,6 +55,30 @@ def test_draws_have_mean_0_and_the_variance_of_the_posterior(name, form):
     np.testing.assert_allclose(drawn.std(axis=0), std, rtol=0.12)
 
 
+@pytest.mark.parametrize("form", ["exact", "induced"])
+def test_draws_share_noise_with_whatever_else_it_moves(form):
+    """Two numbers that are sums over the samples' noise, the second with more of it than it has."""
+    gps, x, y = two_gps("bilinear")
+    if form == "induced":
+        gps, _ = induce(gps, x, y, most=12)
+    errors = (
+        np.random.default_rng(1).normal(size=(2, *y.shape)) * np.array([0.02, 3.0])[:, None, None]
+    )
+    share, along = shared_noise(gps, x, errors)
+    count = 3000
+    key, noise_key = jax.random.split(jax.random.key(0))
+    noise = jax.random.normal(noise_key, (count, *gps.alpha.shape))
+    draws = draw_functions(gps, noise, key=key)
+    drawn = np.asarray(jax.jit(jax.vmap(lambda i: jax.vmap(draws[i])(POINTS)))(jnp.arange(count)))
+    chance = np.asarray(jnp.einsum("spn,epn->se", noise, share))
+    assert np.all(chance.var(axis=0) < 1.1)
+    found = np.einsum("szp,se->ezp", drawn, chance) / count
+    expected = np.stack([jax.vmap(one)(POINTS) for one in along])
+    size = drawn.std(axis=0)[None] * chance.std(axis=0)[:, None, None]
+    assert np.max(np.abs(found - expected) / size) < 4.5 / np.sqrt(count)
+    assert np.max(np.abs(expected) / size) > 0.3
+
+
 def test_a_draw_is_one_function():
     """Errors at two points far from the data and near each other are the same error."""
     gps, _, _ = two_gps("rbf")
@@ -72,21 +97,48 @@ def test_straight_draws_are_a_few_products_and_those_of_the_sum():
     np.testing.assert_allclose(drawn, again, atol=1e-10)
 
 
-def test_doubt_is_that_of_least_squares_where_the_search_turned_lines_off():
-    """A line fitted to noise: the posterior must not be sure of slope 0 and of a known mean."""
+PLAIN = Scaling(jnp.zeros(3), jnp.ones(3), jnp.zeros(1), jnp.ones(1))
+
+
+def lines(x, y, slope, noise):
+    """A GP of lines with these slopes' deviations and a constant that is off."""
+    kernel = Linear(jnp.log(jnp.asarray(slope)), jnp.array(-12.0))
+    kernel = jax.tree.map(lambda leaf: leaf[None], kernel)
+    return condition(kernel, jnp.full(1, noise**2), PLAIN, x, y)
+
+
+def test_doubt_is_that_of_least_squares_where_the_search_turned_off_what_is_there():
+    """The posterior must not be sure of slopes 0 that the data speak against, nor of the mean."""
     rng = np.random.default_rng(0)
-    x, noise = rng.normal(size=(50, 1)), 0.3
-    y = noise * rng.normal(size=(50, 1))
-    scaling = Scaling(jnp.zeros(1), jnp.ones(1), jnp.zeros(1), jnp.ones(1))
-    closed = jax.tree.map(lambda leaf: leaf[None], Linear(jnp.full(1, -12.0), jnp.array(-12.0)))
-    gps = condition(closed, jnp.full(1, noise**2), scaling, x, y)
-    at = np.array([5.0])
+    x, noise = rng.normal(size=(50, 3)), 0.3
+    y = x.sum(axis=1, keepdims=True) + noise * rng.normal(size=(50, 1))
+    gps = lines(x, y, np.full(3, 1e-6), noise)
+    at = np.array([5.0, 2.0, -1.0])
     assert float(gps.variance(jnp.asarray(at))[0]) < 1e-8
-    design = np.concatenate([np.ones_like(x), x], axis=1)
+    design = np.concatenate([np.ones((50, 1)), x], axis=1)
     query = np.concatenate([np.ones(1), at])
     expected = noise**2 * query @ np.linalg.solve(design.T @ design, query)
-    wide = doubtful(gps, x)
-    assert float(wide.variance(jnp.asarray(at))[0]) == pytest.approx(expected, rel=0.05)
+    assert float(doubtful(gps, x, y).variance(jnp.asarray(at))[0]) == pytest.approx(
+        expected, rel=0.05
+    )
+
+
+@pytest.mark.parametrize("there", [0.0, 0.5, 1.0])
+def test_doubt_is_as_large_as_errors_are(there):
+    """Of data whose lines are there or not: the mean is that of the likeliest slopes."""
+    rng, noise, count = np.random.default_rng(1), 0.1, 200
+    at, errors, doubts = np.array([3.0, -3.0, 3.0]), [], []
+    for _ in range(count):
+        x = rng.normal(size=(40, 3))
+        slopes = rng.normal(size=3) * (rng.random(3) < there)
+        y = (x @ slopes + noise * rng.normal(size=40))[:, None]
+        found = np.linalg.lstsq(x, y[:, 0], rcond=None)[0]
+        error = noise**2 * np.diag(np.linalg.inv(x.T @ x))
+        gps = lines(x, y, np.sqrt(np.maximum(found**2 - error, 1e-12)), noise)
+        errors.append(float(gps(jnp.asarray(at))[0]) - at @ slopes)
+        doubts.append(float(doubtful(gps, x, y).variance(jnp.asarray(at))[0]))
+    ratio = np.mean(np.square(errors)) / np.mean(doubts)
+    assert 0.8 < ratio < 1.35
 
 
 @pytest.mark.parametrize("name", ["affine"])
@@ -94,11 +146,11 @@ def test_doubt_counts_all_samples_at_their_noise_and_is_never_less(name):
     gps, x, y = two_gps(name)
     more = extend(gps, x[:5] + 2.0, y[:5], np.array([0.1, 0.2]))
     more = extend(more, x[:3] + 4.0, y[:3], np.array([0.3, 0.4]))
-    alone, wide = (np.asarray(jax.vmap(doubtful(g, x).variance)(POINTS)) for g in (gps, more))
+    alone, wide = (np.asarray(jax.vmap(doubtful(g, x, y).variance)(POINTS)) for g in (gps, more))
     assert np.all(wide >= np.asarray(jax.vmap(more.variance)(POINTS)) - 1e-12)
     assert np.all(wide[2] < 0.5 * alone[2])
     induced, _ = induce(gps, x, y, most=12)
-    known = np.asarray(jax.vmap(doubtful(induced, x).variance)(POINTS))
+    known = np.asarray(jax.vmap(doubtful(induced, x, y).variance)(POINTS))
     np.testing.assert_allclose(known, alone, rtol=1e-2)
 
 

@@ -33,6 +33,7 @@ _INDEPENDENT = 0.2  # least singular value of unit rows that count as different 
 _TOGETHER = 2.0  # noise in x, which `noise` leaves out, adds up where equations are combined
 _CONTRADICTS = 0.05  # radians between an equation and the accepted ones that it does not belong to
 _SAME_LAW = 0.7  # squared cosine between two equations about the same motions
+_ROUND_OFF = 1e-9  # of the entries of an equation: a smaller residual is none
 _FOLDS = 10
 
 
@@ -234,7 +235,9 @@ def depends_on_control(
     Few products see a plain dependence in much noise, many see one that changes with the state.
     """
     residual = search.values[:, candidate.support] @ candidate.weights
-    if np.sqrt(np.mean(residual**2)) < 1e-9 * np.abs(candidate.weights).max():
+    whole = search.apart[np.ix_(candidate.support, candidate.support)]
+    entries = float(candidate.weights @ whole @ candidate.weights)
+    if np.mean(residual**2) < _ROUND_OFF**2 * entries:
         return False
     G = (features @ row_of(search, candidate))[:, :-1]
     G = G[:, np.abs(G).max(axis=0) > 1e-9]
@@ -245,8 +248,6 @@ def depends_on_control(
     nuisance = _orthonormal(np.concatenate([functions, of_state], axis=1))
     residual = residual - nuisance @ (nuisance.T @ residual)
     room = len(residual) - nuisance.shape[1]
-    whole = search.apart[np.ix_(candidate.support, candidate.support)]
-    entries = float(candidate.weights @ whole @ candidate.weights)
 
     def explained_by(columns: np.ndarray) -> bool:
         if columns.shape[1] >= room:  # with many states there are more products than samples

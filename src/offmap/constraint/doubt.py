@@ -2,45 +2,45 @@
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import f as f_distribution
 
 from offmap.calls import at_each
 from offmap.constraint.library import DictionaryConstraint, products
 from offmap.data import Samples
+from offmap.gp.misfit import beyond_chance
 from offmap.types import Gamma
 
 _POINTS = 3000  # of larger data sets
-_SIGNIFICANCE = 1e-3  # less than this, and what is explained is no chance
-_DEPENDENT = 1e-6  # singular values below this share of the largest are none
 _EQUAL = 1e-12  # relative difference of weights that are meant to be equal
 _ROUND_OFF = 1e-9  # of the speed: smaller misfits are none
 
 
 def weight_doubt(
     gamma: DictionaryConstraint, x: Float[np.ndarray, "N n"], xdot: Float[np.ndarray, "N n"]
-) -> Float[np.ndarray, "e c k q"]:
+) -> tuple[Float[np.ndarray, "e c k q"], Float[np.ndarray, "e N"]]:
     """Directions D of the weights' error: W + Σ εₑ Dₑ with ε ~ N(0, I) is as likely as W.
 
     In each row the largest weight is fixed, and the covariance of the others is that of least
     squares with residuals whose size differs from sample to sample (White's sandwich). Weights of
     one size are one weight: they were found to be equal, and are wrong together or not at all.
+    Also gives what each sample has to do with it: if the errors of all samples are multiplied by
+    independent ζ ~ N(0, 1), then ε = V ζ.
     """
     phi = np.asarray(at_each(gamma.library, x))
     right = np.concatenate([xdot, np.ones((len(x), 1))], axis=1)
-    directions = []
+    moves, units = [np.zeros((0, len(x)))], [np.zeros((0, *np.shape(gamma.weights)))]
     for i, row in enumerate(np.asarray(gamma.weights)):
         _, *free = _of_one_size(row)
         if not free:
             continue
         residual = np.einsum("nk,nq,kq->n", phi, right, row, optimize=True)
         terms = np.stack([np.einsum("nk,nq,kq->n", phi, right, one) for one in free], axis=1)
-        inverse = np.linalg.pinv(terms)
-        left = np.linalg.svd(inverse * residual[None], full_matrices=False)
-        factor = left[0] * left[1][None]  # factor factorᵀ = inverse diag(residual²) inverseᵀ
-        found = np.zeros((factor.shape[1], *np.shape(gamma.weights)))
-        found[:, i] = np.einsum("fe,fkq->ekq", factor, np.stack(free))
-        directions.append(found)
-    return np.concatenate([np.zeros((0, *np.shape(gamma.weights))), *directions])
+        moves.append(np.linalg.pinv(terms) * residual[None])
+        unit = np.zeros((len(free), *np.shape(gamma.weights)))
+        unit[:, i] = np.stack(free)
+        units.append(unit)
+    left, size, shares = np.linalg.svd(np.concatenate(moves), full_matrices=False)
+    directions = np.einsum("fe,fckq->eckq", left * size[None], np.concatenate(units))
+    return directions, shares
 
 
 def _of_one_size(row: Float[np.ndarray, "k q"]) -> list[Float[np.ndarray, "k q"]]:
@@ -83,18 +83,7 @@ def _explained(
     G = row[:, :-1]
     residual = np.sum(G * xdot, axis=1) + row[:, -1]
     columns = products(G[:, np.any(G != 0, axis=0)], known)
-    length = np.linalg.norm(columns, axis=0)
-    columns = columns[:, length > 0] / length[length > 0]
-    basis, size, _ = np.linalg.svd(columns, full_matrices=False)
-    basis = basis[:, size > _DEPENDENT * size[0]]
-    terms, freedom = basis.shape[1], len(residual) - basis.shape[1]
-    if freedom < terms:  # too few samples to tell what is explained from what is fitted
-        return 0.0
-    explained = float(np.sum((basis.T @ residual) ** 2))
-    noise = max(float(residual @ residual) - explained, 1e-300) / freedom
-    if f_distribution.sf(explained / terms / noise, terms, freedom) > _SIGNIFICANCE:
-        return 0.0
-    beyond = np.sqrt(max(explained - terms * noise, 0.0) / np.sum(G**2))
+    beyond = np.sqrt(beyond_chance(residual, columns) / np.sum(G**2))
     return float(beyond) if beyond > least else 0.0
 
 

@@ -37,9 +37,15 @@ def to_casadi(
     if doubt is None:
         return casadi.Function(name, [x, u], [xdot], ["x", "u"], ["xdot"])
     function = exportable(doubt.function, "The doubt about the dynamics")
-    total = keep**2 @ variance(casadi, function, z)
+    spread = variance(casadi, function, z)
+    if doubt.strayed is not None:
+        spread = spread + constant(casadi, doubt.strayed) ** 2
+    total = keep**2 @ spread
     if doubt.weights is not None and isinstance(gamma, DictionaryConstraint):
-        total = total + _moved(casadi, predictor, gamma, np.asarray(doubt.weights), x, values)
+        moved = _moved(casadi, predictor, gamma, np.asarray(doubt.weights), x, values)
+        total = total + sum(one**2 for one in moved)
+        for one, along in zip(moved, doubt.along, strict=bool(doubt.along)):
+            total = total + 2 * one * (keep @ mean(casadi, along, z))
     if doubt.missed is not None and rows is not None:
         total = total + _normal_steps(casadi, rows(x)) ** 2 @ constant(casadi, doubt.missed) ** 2
     # A root has no slope at 0, where nothing is in doubt.
@@ -69,8 +75,8 @@ def _moved(
     directions: np.ndarray,
     x: Any,
     values: Any,
-) -> Any:
-    """Variance of x' by the weights of Γ, to first order, as `Doubt.std` has it."""
+) -> list[Any]:
+    """By how much x' moves along each direction of the weights of Γ, as `Doubt.std` has it."""
     own = np.asarray(gamma.weights)
     weights = [casadi.MX.sym(f"W{i}", *row.shape) for i, row in enumerate(own)]
     xs, vs = casadi.MX.sym("x", x.shape[0]), casadi.MX.sym("v", values.shape[0])
@@ -82,7 +88,7 @@ def _moved(
     moved = casadi.Function("moved", [xs, vs, *weights, *along], [slope])
     here = [constant(casadi, row) for row in own]
     each = ([constant(casadi, row) for row in direction] for direction in directions)
-    return sum(moved(x, values, *here, *direction) ** 2 for direction in each)
+    return [moved(x, values, *here, *direction) for direction in each]
 
 
 def _normal_steps(casadi: Any, gamma: Any) -> Any:

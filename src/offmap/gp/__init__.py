@@ -1,7 +1,7 @@
 """Independent Gaussian processes: kernels, exact inference, one noise level per data source."""
 
 from offmap.gp.doubt import doubtful
-from offmap.gp.draws import FunctionDraws, draw_functions
+from offmap.gp.draws import FunctionDraws, draw_functions, shared_noise
 from offmap.gp.expansion import AbstractGPs
 from offmap.gp.fit import GPConfig, complete, fit_gps, fold_in
 from offmap.gp.induced import InducedGPs
@@ -16,6 +16,7 @@ from offmap.gp.kernels import (
     kernel_named,
 )
 from offmap.gp.likelihood import log_marginal_likelihood
+from offmap.gp.misfit import strayed
 from offmap.gp.posterior import IndependentGPs
 from offmap.gp.selection import choose_kernel, choose_kernel_of, edge_errors
 from offmap.gp.straight import compact
@@ -44,4 +45,6 @@ __all__ = [
     "fold_in",
     "kernel_named",
     "log_marginal_likelihood",
+    "shared_noise",
+    "strayed",
 ]

@@ -82,16 +82,21 @@ class FunctionDraws(eqx.Module):
         return DrawnGPs(eqx.tree_at(lambda gps: gps.alpha, self.gps, alpha), prior)
 
 
-def draw_functions(gps: AbstractGPs, count: int, *, key: PRNGKeyArray) -> FunctionDraws:
-    """Draw how far the function may be from the posterior's mean: functions of mean 0."""
-    p = gps.alpha.shape[0]
-    prior_key, noise_key = jax.random.split(key)
-    prior = _priors(gps.kernel, jax.random.split(prior_key, (count, p)))
+def draw_functions(
+    gps: AbstractGPs, noise: Float[Array, "S p N"], *, key: PRNGKeyArray
+) -> FunctionDraws:
+    """Draw how far the function may be from the posterior's mean: functions of mean 0.
+
+    `noise` are the standard normal numbers that stand for the noise of the samples, one for each
+    function and entry of `alpha`.
+    """
+    count, p = noise.shape[:2]
+    prior = _priors(gps.kernel, jax.random.split(key, (count, p)))
     values = _at_points(prior, gps.x)
     if isinstance(gps, InducedGPs):
-        alpha = _away_induced(gps, values, noise_key)
+        alpha = _away_induced(gps, values, noise)
     elif isinstance(gps, IndependentGPs):
-        alpha = _away_exact(gps, values, noise_key)
+        alpha = _away_exact(gps, values, noise)
     else:
         raise TypeError(f"No draws are known for {type(gps).__name__}; add them to gp/draws.py.")
     centred = eqx.tree_at(lambda g: g.scaling.y_mean, gps.mean_only(), jnp.zeros(p))
@@ -192,12 +197,51 @@ def _at_points(prior, x):
     return eqx.filter_vmap(over)(prior)
 
 
+def shared_noise(
+    gps: AbstractGPs,
+    x: Float[np.ndarray, "B d"],
+    errors: Float[np.ndarray, "e B p"],
+) -> tuple[Float[Array, "e p N"], tuple[AbstractGPs, ...]]:
+    """What functions share with numbers εₑ ~ N(0, 1) that the noise of the samples moves as well.
+
+    If the noise of the base samples `x` is Σₑ εₑ errorsₑ and more that has nothing to do with ε,
+    functions have the covariance −k(z, X) (K + Σ)⁻¹ errorsₑ with εₑ. Gives a such that a · noise
+    of `draw_functions` is what draws know of ε, and those covariances as functions of z. Products
+    of two errors are rough; what functions follow of them is K (K + Σ)⁻¹ errors.
+    """
+    if isinstance(gps, InducedGPs):
+        mean = np.asarray(gps.scaling.y_mean)
+        given = [gps.conditioned(x, one + mean) for one in errors]
+        share = -jnp.stack([one._known()[1].right for one in given])
+        alpha = -jnp.stack([one.alpha for one in given])
+    else:
+        assert isinstance(gps, IndependentGPs)
+        base = min(gps.base_points(), len(x))
+        right = np.zeros((len(errors), *gps.alpha.shape))
+        right[:, :, :base] = np.moveaxis(errors / np.asarray(gps.scaling.y_scale), 1, 2)[..., :base]
+        followed = right - gps.noise[None] * _solved(gps, jnp.asarray(right))
+        share = followed / jnp.sqrt(gps.noise)[None]
+        alpha = -_solved(gps, followed)
+    # Of each ε at most all is shared.
+    values, vectors = jnp.linalg.eigh(jnp.einsum("epn,fpn->ef", share, share))
+    shrunk = (vectors / jnp.sqrt(jnp.maximum(values, 1.0))[None]) @ vectors.T
+    share, alpha = (jnp.einsum("ef,fpn->epn", shrunk, part) for part in (share, alpha))
+    centred = eqx.tree_at(
+        lambda g: g.scaling.y_mean, gps.mean_only(), jnp.zeros(gps.alpha.shape[0])
+    )
+    return share, tuple(eqx.tree_at(lambda g: g.alpha, centred, one) for one in alpha)
+
+
 @eqx.filter_jit
-def _away_exact(gps, values, key):
+def _away_exact(gps, values, noise):
     """−(K + Σ)⁻¹ (g(X) + e) for every draw and output."""
+    return -_solved(gps, values + jnp.sqrt(gps.noise)[None] * noise)
+
+
+@eqx.filter_jit
+def _solved(gps, right):
+    """(K + Σ)⁻¹ of every row (S, p, N)."""
     gps._check_factor()
-    noise = jnp.sqrt(gps.noise)[None] * jax.random.normal(key, values.shape)
-    right = jnp.moveaxis(values + noise, 1, 0)
 
     def solved(rows, base, cross, extension):
         def one(row):
@@ -206,12 +250,13 @@ def _away_exact(gps, values, key):
 
         return jax.vmap(one)(rows)
 
-    each = zip(right, gps.base, gps.cross, gps.extension, strict=True)
-    return -jnp.stack([solved(*output) for output in each], axis=1)
+    outputs = jnp.moveaxis(right, 1, 0)
+    each = zip(outputs, gps.base, gps.cross, gps.extension, strict=True)
+    return jnp.stack([solved(*output) for output in each], axis=1)
 
 
 @eqx.filter_jit
-def _away_induced(gps, values, key):
+def _away_induced(gps, values, noise):
     """L⁻ᵀ (R⁻¹ ε − L⁻¹ g(c)): the weights' own draw, less what g has at the centres."""
     corner, now, _ = gps._known()
 
@@ -219,5 +264,4 @@ def _away_induced(gps, values, key):
         weights = solve_triangular(R, noise) - solve_triangular(L, g, lower=True)
         return solve_triangular(L, weights, lower=True, trans=1)
 
-    noise = jax.random.normal(key, values.shape)
     return jax.vmap(jax.vmap(output), in_axes=(None, None, 0, 0))(corner, now.root, values, noise)

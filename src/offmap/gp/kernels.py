@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-_NOTHING = -80.0  # logarithm of a weight that stays below round-off
+NOTHING = -80.0
+"""Logarithm of a weight that stays below round-off."""
 
 KernelName = Literal["rbf", "linear", "cosine", "rbf+linear", "affine", "bilinear"]
 
@@ -176,7 +177,7 @@ def kernel_named(name: KernelName, d: int, controls: tuple[int, ...] = ()) -> Ab
         free, smooth = d - len(controls), name == "affine"
         weights = np.tile(np.log([[1.0], [0.1], [0.1]]), (1, 1 + len(controls)))
         if not smooth:  # so small that whoever evaluates the bumps sees none
-            weights[0] = _NOTHING
+            weights[0] = NOTHING
         return ControlAffine(
             _full(free, np.log(1.5)), _full(free, 0.0), jax.device_put(weights), controls, smooth
         )
@@ -234,7 +235,7 @@ def _control_affine(
     """The kernel with its parameters at the given values."""
     weights = np.full_like(kernel.log_weights, np.log(weight))
     if not kernel.smooth:
-        weights[0] = _NOTHING + np.sign(weight - 1)
+        weights[0] = NOTHING + np.sign(weight - 1)
     return ControlAffine(
         _full(kernel.log_lengthscale.shape, np.log(lengthscale)),
         _full(kernel.log_slope.shape, np.log(slope)),
