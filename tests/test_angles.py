@@ -67,3 +67,14 @@ def test_what_is_no_angle_is_not_taken_for_one(noise, seed):
 def test_systems_outside_the_library_have_no_false_angles(system):
     found = find_angles(*data(system, np.pi / 2, 0.0, 0))
     assert {system.state_names[i] for i in found} <= {"theta"}
+
+
+def test_parts_of_a_quaternion_are_no_angles():
+    """Their squares do as well as cosines would."""
+    rng = np.random.default_rng(0)
+    q = np.c_[np.ones(600), rng.uniform(-0.3, 0.3, (600, 3))]
+    q /= np.linalg.norm(q, axis=1, keepdims=True)
+    w, x, y, z = q.T
+    thrust = rng.uniform(5, 15, (600, 1))
+    up = np.stack([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x**2 + y**2)], axis=1)
+    assert find_angles(q, thrust, thrust * up) == ()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import offmap
-from offmap import fitting
+from offmap import fitting, sparsity
 from offmap.config import Config
 from offmap.features import Features
 from offmap.heldout import edge_error, rollout_error
@@ -243,6 +243,34 @@ def test_an_input_that_enters_evenly_is_kept_by_its_slope():
     checked = kept(1e-3)
     assert checked.reduction.names == ("a", "b")
     assert "slopes keep a, b" in checked.disagreement
+
+
+def test_slopes_far_above_flat_ones_count_however_small():
+    slopes = {"a": 1.0, "b": 6e-4, "c": 4e-6, "d": 1e-6}
+    assert sparsity._with_slope(slopes, 1e-3) == {"a", "b"}
+    assert sparsity._with_slope(slopes | {"c": 2e-4}, 1e-3) == {"a", "b", "c"}
+    assert sparsity._with_slope(slopes | {"c": 3e-4, "d": 2e-4}, 1e-3) == {"a"}
+
+
+def test_a_state_along_which_dynamics_are_flat_is_dropped(monkeypatch):
+    """Whatever the pseudometric keeps, and whoever is luckier at the held-out edge."""
+    z = np.random.default_rng(0).normal(size=(300, 3))
+    monkeypatch.setattr(sparsity, "_squared_slopes", lambda *_: np.array([1.0, 1e-6, 1e-6]))
+    monkeypatch.setattr(sparsity, "edge_errors", lambda *_, **__: pytest.fail("no need to ask"))
+    everything = Reduction.everything(("a", "b", "u"))
+    monkeypatch.setattr(sparsity, "retained_inputs", lambda *_: everything)
+    found = find_sparsity(
+        z,
+        z,
+        ("a", "b", "u"),
+        None,
+        states=3,
+        key=jax.random.key(0),
+        config=PseudometricConfig(),
+        check=1e-3,
+    )
+    assert found.reduction.names == ("a",)
+    assert "none along the others" in found.disagreement
 
 
 @pytest.mark.parametrize("useful", [True, False])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from control_models import logs, predictor_of
 
+from offmap.constraint import DictionaryConstraint
 from offmap.dynamics import Dynamics
 from offmap.export import to_casadi
 from offmap.gp.kernels import Product, kernel_named
@@ -130,6 +131,15 @@ def test_repeated_rows_of_a_constraint_drop_out(model):
     slope = np.array(f.factory("J", ["x", "u"], ["jac:xdot:x"])(x, u))
     once = model.to_casadi().factory("J", ["x", "u"], ["jac:xdot:x"])(x, u)
     np.testing.assert_allclose(slope, np.array(once), atol=1e-8)
+
+
+def test_products_of_states_in_a_constraint_are_exported(model):
+    gamma = model.predictor.gamma
+    library = replace(gamma.library, pairs=((1, 3), (4, 4)))
+    weights = np.zeros((1, len(library.labels), 4))
+    weights[0, :-2], weights[0, -2:] = gamma.weights[0], [[0.1, -0.2, 0.3, 0.4], [0.5, 0, 0.7, -1]]
+    changed = model.with_constraint(DictionaryConstraint(library, jnp.asarray(weights)))
+    assert_agrees(changed.to_casadi(), changed.predictor, 3, 2)
 
 
 def test_a_constraint_in_python_is_refused_unless_given_again(model):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from browser import CHROMIUM, DRIVER, Browser
 
-from offmap.constraint import LearnedConstraint
+from offmap.constraint import DictionaryConstraint, LearnedConstraint, Library
 from offmap.constraint.learned import Row
 from offmap.dynamics import Dynamics
 from offmap.gp import kernel_named
@@ -216,6 +216,19 @@ def test_every_kernel_agrees_with_python(evaluator, name):
         predictor = Predictor(dynamics, gamma)
         expected = jax.vmap(predictor)(jnp.asarray(x), jnp.asarray(u))
         np.testing.assert_allclose(evaluate(evaluator, predictor, x, u), expected, atol=1e-6)
+
+
+def test_products_of_states_in_a_constraint_agree_with_python(evaluator):
+    rng = np.random.default_rng(3)
+    library = Library(("a", "b", "c"), (2,), (2,), ((1, 2), (2, 3), (4, 4)))
+    weights = rng.standard_normal((2, len(library.labels), 4))
+    gamma = DictionaryConstraint(library, jnp.asarray(weights))
+    names = ("a", "b", "c", "d", "e")
+    gps = random_gps(jax.random.key(1), kernel_named("rbf", 5), 5, 3)
+    predictor = Predictor(Dynamics(Reduction.everything(names), gps), gamma)
+    x, u = rng.standard_normal((6, 3)), rng.standard_normal((6, 2))
+    expected = jax.vmap(predictor)(jnp.asarray(x), jnp.asarray(u))
+    np.testing.assert_allclose(evaluate(evaluator, predictor, x, u), expected, atol=1e-6)
 
 
 def test_what_a_page_cannot_evaluate_is_said(unicycle_model):
