@@ -201,13 +201,32 @@ def _between_two(motions: _Motions, rows: list[DictionaryRow]) -> list[list[np.n
     for i, j in combinations(_left_open(motions, rows), 2):
         if _known_of(motions, rows, [i, j])[0] > _KNOWN:
             continue
-        functions = _functions(motions, motions.depends[i] | motions.depends[j])
-        kinds = [k for k in functions if k >= single], _of_their_own(motions, functions)
+        states = motions.depends[i] | motions.depends[j]
+        functions = _functions(motions, states)
+        related = _functions(motions, states | _turn_with(motions, rows, states))
+        kinds = [[k for k in some if k >= single] for some in (functions, related)]
+        kinds.append(_of_their_own(motions, functions))
         found = [_of_one_kind(motions, (i, j), kind) for kind in kinds]
         if any(law is not None for law in found):
             _, law = min((law for law in found if law is not None), key=lambda law: law[0])
             laws.append((_says(motions, law), law))
     return [law for _, law in sorted(laws, key=lambda law: -law[0])]
+
+
+def _turn_with(
+    motions: _Motions, rows: list[DictionaryRow], states: Bool[np.ndarray, " n"]
+) -> Bool[np.ndarray, " n"]:
+    """States that the rates of some states are made of.
+
+    A part of a unit quaternion follows from the others, and may have been dropped for that.
+    """
+    made_of = np.zeros_like(states)
+    for row in rows:
+        about = np.flatnonzero(np.any(row.weights[:, :-1] != 0, axis=0))
+        if len(about) == 1 and states[about[0]]:
+            for k in np.flatnonzero(np.any(row.weights != 0, axis=1)):
+                made_of[list(motions.library.states[k])] = True
+    return made_of
 
 
 def _of_one_kind(
