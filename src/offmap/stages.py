@@ -15,7 +15,7 @@ from offmap.dynamics import (
     targets,
 )
 from offmap.features import Features
-from offmap.gp import GPConfig, choose_kernel_of
+from offmap.gp import GPConfig, choose_kernel
 from offmap.gp.selection import edge_points
 from offmap.mlp import MLPConfig
 from offmap.pseudometric import Reduction
@@ -109,7 +109,7 @@ def _choose(
     own = np.flatnonzero(samples.source == primary)
     own = own[np.asarray(jax.random.permutation(key, len(own)))[: config.selection_points]]
     groups = samples.trajectory[own] if by_trajectory(config) else None
-    kernel, affine_in, scores = choose_kernel_of(
+    kernel, affine_in, scores = choose_kernel(
         reduced_inputs(samples, reduction)[own],
         targets(samples, frame)[own],
         config.kernels,

@@ -210,12 +210,21 @@ def _contested(
     return found
 
 
+def normals(
+    rows: Float[np.ndarray, "c k q"],
+    features: Float[np.ndarray, "N k"],
+    xdot: Float[np.ndarray, "N n"],
+) -> Float[np.ndarray, "s c n"]:
+    """G at some samples, in units of the velocities."""
+    some = features[:: max(1, len(features) // 200)]
+    return np.einsum("ckj,sk->scj", rows[:, :, :-1], some) * np.sqrt(np.mean(xdot**2, axis=0))
+
+
 def _independent(rows: np.ndarray, features: np.ndarray, xdot: np.ndarray) -> bool:
     """Whether the rows are different constraints at a typical state."""
     if len(rows) > xdot.shape[1]:
         return False
-    some = features[:: max(1, len(features) // 200)]
-    G = np.einsum("ckj,sk->scj", rows, some)[:, :, :-1] * np.sqrt(np.mean(xdot**2, axis=0))
+    G = normals(rows, features, xdot)
     length = np.linalg.norm(G, axis=2, keepdims=True)
     G = G / np.where(length > 0, length, 1.0)
     smallest = np.linalg.svd(G, compute_uv=False)[:, -1]

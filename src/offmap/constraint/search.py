@@ -211,6 +211,11 @@ def as_good_as(ratio: float) -> float:
     return max(_ALIKE * ratio, _EXACT)
 
 
+def obeyed_up_to(best: float) -> float:
+    """The largest residual that counts as obeyed where the best sum has this one."""
+    return max(_AS_GOOD * best, _EXACT)
+
+
 def _allowed(search: Search, found: list[_Sum], implied: list[bool]) -> list[float]:
     """The largest ratio of each sum that counts as obeyed.
 
@@ -223,7 +228,7 @@ def _allowed(search: Search, found: list[_Sum], implied: list[bool]) -> list[flo
     for (_, _, ratio), main, follows in zip(found, mains, implied, strict=True):
         if not follows:
             best[main] = np.minimum(best[main], ratio)
-    return [max(_AS_GOOD * float(best[main].max()), _EXACT) for main in mains]
+    return [obeyed_up_to(float(best[main].max())) for main in mains]
 
 
 def about(search: Search, support: np.ndarray, weights: np.ndarray) -> Bool[np.ndarray, " n"]:

@@ -20,6 +20,7 @@ from offmap.constraint.dictionary import (
     depends_on_control,
     held_out,
     is_another,
+    normals,
 )
 from offmap.constraint.library import Library
 from offmap.constraint.search import (
@@ -27,11 +28,12 @@ from offmap.constraint.search import (
     Search,
     as_good_as,
     least_ratio,
+    obeyed_up_to,
     search_problem,
     telling,
 )
 from offmap.constraint.ties import one_size, tie_width
-from offmap.constraint.weights import DictionaryRow, finished, polished
+from offmap.constraint.weights import DictionaryRow, finished, polished, row_of
 
 _TERMS = 4  # most products that a velocity is a sum of
 _BEAM = 200  # sums of each size that are extended
@@ -353,22 +355,16 @@ def _with_common_weights(laws: list[_Law], count: int) -> list[DictionaryRow]:
 
 def _candidate(search: Search, support: Int[np.ndarray, " s"]) -> Candidate:
     ratio, weights = least_ratio(search.gram, search.noise, support[None])
-    return Candidate(support, weights[0], float(ratio[0]), max(2 * float(ratio[0]), 0.3))
-
-
-def _normals(motions: _Motions, rows: Sequence[np.ndarray]) -> Float[np.ndarray, "s c n"]:
-    """G at some samples, in units of the velocities there."""
-    some = motions.features[:: max(1, len(motions.features) // 200)]
-    shape = (len(rows), some.shape[1], motions.xdot.shape[1] + 1)
-    weights = np.array(rows).reshape(shape)[:, :, :-1]
-    return np.einsum("ckj,sk->scj", weights, some) * np.sqrt(np.mean(motions.xdot**2, axis=0))
+    return Candidate(support, weights[0], float(ratio[0]), obeyed_up_to(float(ratio[0])))
 
 
 def _known_of(
     motions: _Motions, rows: list[DictionaryRow], velocities: list[int]
 ) -> Float[np.ndarray, " v"]:
     """Cosines, in falling order, between some velocities and what the rows speak about."""
-    G = _normals(motions, [row.weights for row in rows])
+    shape = (len(rows), motions.features.shape[1], motions.xdot.shape[1] + 1)
+    weights = np.array([row.weights for row in rows]).reshape(shape)
+    G = normals(weights, motions.features, motions.xdot)
     part = (np.linalg.pinv(G) @ G)[:, velocities][:, :, velocities]
     return np.median(np.sqrt(np.clip(np.linalg.eigvalsh(part)[:, ::-1], 0, 1)), axis=0)
 
@@ -381,7 +377,9 @@ def _left_open(motions: _Motions, rows: list[DictionaryRow]) -> list[int]:
 
 def _says(motions: _Motions, law: list[np.ndarray]) -> float:
     """How much of its usual size G keeps where it is small: at 0 a law says nothing."""
-    length = np.linalg.norm(_normals(motions, [np.sum(law, axis=0)])[:, 0], axis=1)
+    search = motions.search(law)
+    row = row_of(search, _candidate(search, np.arange(len(law))))
+    length = np.linalg.norm(normals(row[None], motions.features, motions.xdot)[:, 0], axis=1)
     return float(np.quantile(length, 0.1) / np.sqrt(np.mean(length**2)))
 
 

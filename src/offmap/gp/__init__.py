@@ -18,7 +18,7 @@ from offmap.gp.kernels import (
 from offmap.gp.likelihood import log_marginal_likelihood
 from offmap.gp.misfit import strayed
 from offmap.gp.posterior import IndependentGPs
-from offmap.gp.selection import choose_kernel, choose_kernel_of, edge_errors
+from offmap.gp.selection import choose_kernel, edge_errors
 from offmap.gp.straight import compact
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "Product",
     "Sum",
     "choose_kernel",
-    "choose_kernel_of",
     "compact",
     "complete",
     "doubtful",

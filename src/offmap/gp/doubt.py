@@ -26,7 +26,7 @@ from offmap.gp.induced import InducedGPs, induce
 from offmap.gp.kernels import NOTHING, AbstractKernel, ControlAffine, Linear, Sum
 from offmap.gp.likelihood import JITTER
 from offmap.gp.posterior import IndependentGPs, condition
-from offmap.gp.straight import straight_variances
+from offmap.gp.straight import straight_terms, straight_variances
 
 _CENTRES = 800  # of GPs that are known by centres
 _POINTS = 1000  # samples that are asked whether a line is there
@@ -69,7 +69,8 @@ def line_rooms(
     The constant is not asked: the mean of the data was subtracted, and is as wrong as they are.
     """
     bumps, lines = _apart(kernel)
-    terms = _terms(lines, z)
+    terms = straight_terms(lines, z)
+    assert terms is not None
     if bumps is None:
         weighted = jnp.concatenate([terms, y[:, None]], axis=1) / noise
     else:
@@ -90,16 +91,6 @@ def line_rooms(
     off = there * (unit * q2 + (unit - share) ** 2 * w2) + (1 - there) * share**2 * w2
     ratio = jnp.minimum(off / q2, unit)
     return jnp.sqrt(q2 * ratio / (1 - ratio)).at[0].set(1.0)
-
-
-def _terms(lines: Linear | ControlAffine, z: Float[Array, "N d"]) -> Float[Array, "N q"]:
-    """What lines are sums of, in the order of `straight_variances`."""
-    ones = jnp.ones((len(z), 1))
-    if isinstance(lines, Linear):
-        return jnp.concatenate([ones, z], axis=1)
-    x, v = lines.split(z)
-    w = jnp.concatenate([ones, x], axis=1)
-    return (v[:, :, None] * w[:, None, :]).reshape(len(z), -1)
 
 
 def _apart(kernel: AbstractKernel) -> tuple[AbstractKernel | None, Linear | ControlAffine]:

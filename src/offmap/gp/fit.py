@@ -172,7 +172,8 @@ def maximise_likelihood(
     mesh = device_mesh(devices) if devices > 1 else None
     targets = np.ascontiguousarray(np.asarray(y).T)
     terms = straight_terms(kernels[0], np.asarray(x)) if mesh is None else None
-    data = [(x, target) for target in targets] if terms is None else turned(terms, np.asarray(y))
+    plain = [(x, target) for target in targets]
+    data = plain if terms is None else turned(np.asarray(terms), np.asarray(y))
     splits = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
     def unflatten(vector: np.ndarray) -> tuple[AbstractKernel, np.ndarray]:

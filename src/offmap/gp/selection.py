@@ -59,26 +59,12 @@ def choose_kernel(
     config: GPConfig,
     controls: tuple[int, ...] = (),
     groups: np.ndarray | None = None,
-) -> tuple[KernelName, dict[KernelName, float]]:
-    """The candidate that best predicts the edge of the data from its middle, and their scores."""
-    name, _, scores = choose_kernel_of(
-        x, y, candidates, key=key, config=config, controls=controls, groups=groups
-    )
-    return name, scores
-
-
-def choose_kernel_of(
-    x: Float[np.ndarray, "N d"],
-    y: Float[np.ndarray, "N p"],
-    candidates: Sequence[KernelName],
-    *,
-    key: PRNGKeyArray,
-    config: GPConfig,
-    controls: tuple[int, ...] = (),
-    groups: np.ndarray | None = None,
     edge: np.ndarray | None = None,
 ) -> tuple[KernelName, tuple[int, ...], dict[KernelName, float]]:
-    """Also the inputs in which the kernel is affine; `edge` says which points are held out.
+    """The candidate that best predicts the edge of the data from its middle, and all scores.
+
+    Between the two, the inputs in which it is affine. `edge` says which points are held out; None:
+    the outermost.
 
     The score is the root mean square error at the held-out edge, over all outputs, each measured
     in units of its spread. The likelihood would be a worse judge: it prefers kernels that explain

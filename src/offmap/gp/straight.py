@@ -1,5 +1,7 @@
 """Means that are straight in the inputs: sums over all samples, done once and for all."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -68,18 +70,19 @@ def compact(regressor: AbstractRegressor) -> AbstractRegressor:
 
 
 def straight_terms(
-    kernel: AbstractKernel, x: Float[np.ndarray, "N d"]
-) -> Float[np.ndarray, "N q"] | None:
+    kernel: AbstractKernel, x: Float[np.ndarray | Array, "N d"]
+) -> Float[np.ndarray | Array, "N q"] | None:
     """What functions of a straight kernel are sums of, at every point; None if it has bumps."""
-    ones = np.ones((len(x), 1))
+    xp: Any = np if isinstance(x, np.ndarray) else jnp  # the latter within a program
+    ones = xp.ones((len(x), 1))
     if isinstance(kernel, Linear):
-        return np.concatenate([ones, x], axis=1)
+        return xp.concatenate([ones, x], axis=1)
     if isinstance(kernel, ControlAffine):
         others = [i for i in range(x.shape[1]) if i not in kernel.controls]
         if kernel.smooth and others:
             return None
-        u = np.concatenate([ones, x[:, list(kernel.controls)]], axis=1)
-        v = np.concatenate([ones, x[:, others]], axis=1)
+        u = xp.concatenate([ones, x[:, np.array(kernel.controls, int)]], axis=1)
+        v = xp.concatenate([ones, x[:, np.array(others, int)]], axis=1)
         return (u[:, :, None] * v[:, None, :]).reshape(len(x), -1)
     return None
 
