@@ -11,6 +11,7 @@ import pytest
 import offmap
 from offmap import fitting, sparsity
 from offmap.config import Config
+from offmap.constraint import Equation
 from offmap.features import Features
 from offmap.heldout import edge_error, rollout_error
 from offmap.mlp import MLPConfig, MLPEnsemble
@@ -19,7 +20,7 @@ from offmap.pseudometric import PseudometricConfig, Reduction
 from offmap.rollout import rollout
 from offmap.sparsity import find_sparsity
 from offmap.stages import fit_stage
-from offmap.structure import _most_structure
+from offmap.structure import _most_structure, constrain_by
 from offmap.systems import Box, slipping_unicycle, unicycle
 from offmap.tangent import tangent_frame
 
@@ -293,6 +294,34 @@ def test_equations_for_a_part_stay_where_a_learned_constraint_is_of_no_use(
     found = fitting._discover(model)
     wanted = learned if useful and few_states == 8 else equations
     assert found.predictor.gamma is wanted.gamma and found.constraint_fit is wanted
+
+
+def with_another_law(model, weights):
+    """What the model found, and a law without functions of the state: weights · (x', 1) = 0."""
+    found = model.constraint_fit
+    more = np.zeros((1, *found.gamma.weights.shape[1:]))
+    more[0, 0] = weights
+    both = jnp.concatenate([jnp.asarray(more), found.gamma.weights])
+    return replace(
+        found,
+        gamma=replace(found.gamma, weights=both),
+        retained=((), *found.retained),
+        equations=(Equation("false", 0.0), *found.equations),
+    )
+
+
+def test_a_false_law_does_not_cost_the_true_ones(model, monkeypatch):
+    monkeypatch.setattr("offmap.structure._SOFT_POINTS", 0)  # as with more samples: all or nothing
+    both = with_another_law(model, [0, 0, 1, -0.5])  # it turns at the same rate all the time
+    constrained = constrain_by(model, both)
+    assert constrained.constraints.c == 1
+    np.testing.assert_array_equal(
+        constrained.predictor.gamma.weights, model.constraint_fit.gamma.weights
+    )
+    assert constrained.choices.used == "tangent"
+    (left_out,) = constrained.choices.left_out
+    assert left_out.startswith("false")
+    assert f"left out, of no help held out: {left_out}" in constrained.summary()
 
 
 @pytest.mark.slow

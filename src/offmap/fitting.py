@@ -26,7 +26,7 @@ from offmap.mlp import MLPConfig
 from offmap.model import Model, stage_keys
 from offmap.predictor import Predictor
 from offmap.stages import by_trajectory, find_inputs, fit_stage, thinned
-from offmap.structure import constrain
+from offmap.structure import constrain, constrain_by
 from offmap.summary import Choices
 from offmap.threads import one_blas_thread
 from offmap.types import Gamma, Progress, silent
@@ -127,7 +127,7 @@ def _discover(model: Model) -> Model:
         )
         model = replace(model, choices=replace(model.choices, representation="dictionary"))
         if equations.c >= space.c or (equations.c and dataset.n > _FEW_STATES):
-            return constrain(replace(model, constraint_fit=equations), equations.gamma)
+            return constrain_by(model, equations)
     units = np.append(np.where(samples.xdot.std(axis=0) > 0, samples.xdot.std(axis=0), 1.0), 1)
     found, name, errors = choose_representation(space, units, _learners(model, units))
     choices = replace(model.choices, representation=name, representations=errors)
@@ -135,7 +135,7 @@ def _discover(model: Model) -> Model:
     learned = constrain(learned, found.gamma)
     if equations is None or not equations.c or learned.predictor.gamma is not None:
         return learned
-    return constrain(replace(model, constraint_fit=equations), equations.gamma)
+    return constrain_by(model, equations)
 
 
 def _with_angles(

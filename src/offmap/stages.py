@@ -16,6 +16,7 @@ from offmap.dynamics import (
 )
 from offmap.features import Features
 from offmap.gp import GPConfig, choose_kernel
+from offmap.gp.kernels import KernelName
 from offmap.gp.selection import edge_points
 from offmap.mlp import MLPConfig
 from offmap.pseudometric import Reduction
@@ -105,6 +106,7 @@ def _choose(
         return config.dynamics, None, {}
     if len(config.kernels) == 1:
         return replace(config.dynamics, kernel=config.kernels[0]), None, {}
+    kernels = config.kernels if frame is not None else _without_squares(config.kernels)
     samples = dataset.samples()
     own = np.flatnonzero(samples.source == primary)
     own = own[np.asarray(jax.random.permutation(key, len(own)))[: config.selection_points]]
@@ -112,7 +114,7 @@ def _choose(
     kernel, affine_in, scores = choose_kernel(
         reduced_inputs(samples, reduction)[own],
         targets(samples, frame)[own],
-        config.kernels,
+        kernels,
         key=key,
         config=replace(config.dynamics, hyper_points=config.selection_points),
         controls=reduction.rows_of(range(dataset.n, dataset.n + dataset.m)),
@@ -121,6 +123,15 @@ def _choose(
     )
     settings = replace(config.dynamics, kernel=kernel)
     return settings, affine_in, {str(name): score for name, score in scores.items()}
+
+
+def _without_squares(kernels: tuple[KernelName, ...]) -> tuple[KernelName, ...]:
+    """Kernels for the coordinates of the data: seen from the world, squares of rates mean little.
+
+    A robot's rates drive each other by their products, but in the frame that moves with it; in the
+    world these come multiplied by sines, and a quadratic would go astray where there are no data.
+    """
+    return tuple(name for name in kernels if name != "quadratic") or kernels
 
 
 def _score(choice: _Choice) -> float:

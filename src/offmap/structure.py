@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from offmap.constraint import DictionaryConstraint
+from offmap.constraint import ConstraintFit, DictionaryConstraint
 from offmap.data import Dataset, Samples
 from offmap.dynamics import Dynamics, complete_dynamics, targets
 from offmap.gp.verdict import level_with_best, root_mean
@@ -23,6 +23,7 @@ from offmap.types import Gamma
 
 _SOFT_POINTS = 3000  # beyond, a variance for every prediction costs too much
 _FAR = 1.25  # times the error of the best: any projection takes some noise away
+_SOME = 2  # equations, of which some may be of use where all are not
 _FLOOR = 1e-4  # held-out errors below this share of the spread of x' count as equal
 
 
@@ -63,6 +64,41 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
     complete = complete_dynamics(tangent, samples, primary, config=model.config.dynamics)
     choices = replace(choices, tangent_kernel=kernel)
     return replace(model, predictor=Predictor(complete, gamma), choices=choices)
+
+
+def constrain_by(model: Model, found: ConstraintFit) -> Model:
+    """The model made to obey equations; where all together are of no use, those that do no harm.
+
+    They are taken one after the other, simplest first, if with them held-out data are predicted no
+    worse. With many states some of many thousand sums are small by chance, and one such sum among
+    them would cost the model what the others are good for.
+    """
+    constrained = constrain(replace(model, constraint_fit=found), found.gamma)
+    if constrained.predictor.gamma is not None or found.c < _SOME or not model.config.tangent:
+        return constrained
+    primary, kept = model.dataset.sources.index(model.primary), list[int]()
+    before = _judged(Predictor(model.world, None), model, primary)
+    for row in range(found.c):
+        gamma = found.only([*kept, row]).gamma
+        after = _judged(Predictor(model.world, gamma), model, primary)
+        pairs = [{"before": a, "after": b} for a, b in zip(before, after, strict=True)]
+        if all("after" in level_with_best(pair, _FLOOR) for pair in pairs):
+            before, kept = after, [*kept, row]
+    if not 0 < len(kept) < found.c:
+        return constrained
+    fewer = found.only(kept)
+    again = constrain(replace(model, constraint_fit=fewer), fewer.gamma)
+    if again.predictor.gamma is None:
+        return constrained
+    assert found.equations is not None
+    left_out = tuple(str(found.equations[i]) for i in range(found.c) if i not in kept)
+    return replace(again, choices=replace(again.choices, left_out=left_out))
+
+
+def _judged(predictor: Predictor, model: Model, primary: int) -> list[np.ndarray]:
+    """Errors of one step at the held-out edge, and of held-out rollouts where there are any."""
+    edge = edge_error(predictor, model.dataset.samples(), primary, by_trajectory(model.config))
+    return [edge, *_rolled_out({"it": predictor}, model, primary).values()]
 
 
 def _rolled_out(

@@ -34,6 +34,8 @@ class Choices:
     """Error of each representation at the held-out edge; empty where none had to be compared."""
     angles: tuple[str, ...] = ()
     """States that were found to be angles; empty where they were declared."""
+    left_out: tuple[str, ...] = ()
+    """Equations that samples obey, and that predict held-out ones worse than none."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ def summarise(
         lines.append(f"kernel      {_ranked(choices.kernels, choices.kernel)}")
     rejected = choices.used == "none"
     lines += _constraints(retained.constraint, singular_values, equations, rejected)
+    lines += [f"            left out, of no help held out: {text}" for text in choices.left_out]
     if choices.representations:
         held = _ranked(choices.representations, choices.representation)
         lines.append(f"            held as {held}")

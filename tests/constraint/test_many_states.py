@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offmap.constraint import search
-from offmap.constraint.dictionary import Standard, discover, equation_of
+from offmap.constraint import dictionary, search
+from offmap.constraint.dictionary import Standard, _explained, discover, equation_of
 from offmap.constraint.library import Library
 
 JOINTS = 4
@@ -24,6 +24,25 @@ def arm(noise, seed=0, samples=400):
     library = Library(names, tuple(range(JOINTS)), tuple(range(JOINTS)))
     features = np.asarray(jax.vmap(library)(jnp.asarray(np.c_[q, w])))
     return library, features, xdot, tau, np.array([noise] * JOINTS + [1.0] * JOINTS)
+
+
+def test_what_columns_explain_is_the_projection_onto_their_span():
+    rng = np.random.default_rng(0)
+    columns = rng.normal(size=(80, 6)) @ rng.normal(size=(6, 12)) * np.logspace(-6, 6, 12)
+    columns[:, 3] = 0.0
+    residual = rng.normal(size=80)
+    basis = np.linalg.svd(columns / np.linalg.norm(columns, axis=0).clip(1e-300))[0][:, :6]
+    explained, rank = _explained(columns, residual)
+    assert rank == 6
+    np.testing.assert_allclose(explained, np.sum((basis.T @ residual) ** 2), rtol=1e-9)
+
+
+def test_what_is_kept_does_not_depend_on_how_many_are_examined_at_once(monkeypatch):
+    library, *data = arm(0.05)
+    rows = discover(library, *data).rows
+    monkeypatch.setattr(dictionary, "_BATCH", 3)
+    again = discover(library, *data).rows
+    np.testing.assert_array_equal([row.weights for row in rows], [row.weights for row in again])
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.1])

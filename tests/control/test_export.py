@@ -26,6 +26,7 @@ UNICYCLE, QUADROTOR = unicycle(), planar_quadrotor()
 CASES = [
     (UNICYCLE, "affine", "rbf", False),
     (UNICYCLE, "linear", "cosine", True),
+    (UNICYCLE, "quadratic", None, False),
     pytest.param(QUADROTOR, "rbf+linear", "dictionary", False, marks=pytest.mark.slow),
     (QUADROTOR, "affine", "dictionary", True),
 ]
@@ -72,6 +73,7 @@ def test_a_product_of_kernels_is_exported(model):
     ("system", "kernel", "framed"),
     [
         pytest.param(QUADROTOR, "bilinear", True, marks=pytest.mark.slow),
+        pytest.param(QUADROTOR, "quadratic", True, marks=pytest.mark.slow),
         (UNICYCLE, "rbf+linear", False),
     ],
     ids=lambda v: getattr(v, "name", str(v)),
@@ -87,8 +89,10 @@ def test_standard_deviations_agree_in_values_and_jacobians(system, kernel, frame
     predictor = predictor_of(system, dataset, kernel, "dictionary", framed, noise=1e-2)
     doubt = find_doubt(predictor, dataset.samples(), 0)
     own, rng = predictor.gamma.weights, np.random.default_rng(1)
-    directions = jnp.asarray(0.05 * rng.normal(size=(2, *own.shape)) * (np.asarray(own) != 0))
-    doubt = replace(doubt, missed=jnp.linspace(0.1, 0.2, own.shape[0]), weights=directions)
+    count = max(len(doubt.along), 1)  # as many as the function covaries with
+    directions = 0.05 * rng.normal(size=(count, *own.shape)) * (np.asarray(own) != 0)
+    doubt = replace(doubt, missed=jnp.linspace(0.1, 0.2, own.shape[0]))
+    doubt = replace(doubt, weights=jnp.asarray(directions))
     assert not framed or predictor.dynamics.frame.pattern is not None
     f = to_casadi(predictor, system.n, system.m, doubt=doubt)
     derivatives = f.factory("J", ["x", "u"], ["jac:std:x", "jac:std:u"])

@@ -114,6 +114,21 @@ def test_controls_alone_may_enter_by_their_product(turn, right):
         assert affine_in == (1,)
 
 
+def test_rates_that_drive_each_other_take_the_quadratic_kernel():
+    # Euler's equations of a turning body: products of rates, and torques.
+    rng = np.random.default_rng(0)
+    w, tau = rng.uniform(-2, 2, (2, 150, 3))
+    y = tau + w[:, [1, 2, 0]] * w[:, [2, 0, 1]] * [0.3, -0.5, 0.2] - 0.1 * w**2
+    x = np.concatenate([w, tau], axis=1)
+    kernels = ("linear", "bilinear", "quadratic", "rbf+linear")
+    name, _, scores = choose_kernel(
+        x, y, kernels, key=jax.random.key(0), config=GPConfig(), controls=(3, 4, 5)
+    )
+    assert name == "quadratic"
+    assert scores["quadratic"] < 1e-6
+    assert "rbf+linear" not in scores
+
+
 # --- the edge
 
 

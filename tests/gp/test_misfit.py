@@ -25,13 +25,13 @@ def fitted(name, bend, seed, count=300):
     return strayed(gps, x, y), np.sqrt(np.mean(product**2))
 
 
-@pytest.mark.parametrize("name", ["linear", "bilinear"])
+@pytest.mark.parametrize("name", ["linear", "bilinear", "quadratic"])
 def test_noise_is_no_misfit(name):
     for seed in range(5):
         np.testing.assert_array_equal(fitted(name, 0.0, seed)[0], 0)
 
 
-@pytest.mark.parametrize("name", ["linear", "bilinear"])
+@pytest.mark.parametrize("name", ["linear", "bilinear", "quadratic"])
 def test_a_bend_is_seen_by_as_much_as_it_bends(name):
     level, bend = fitted(name, 0.3, 0)
     assert level[0] == pytest.approx(bend, rel=0.15)

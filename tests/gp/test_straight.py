@@ -30,6 +30,7 @@ def gps(name: KernelName, controls: tuple[int, ...]) -> IndependentGPs:
     [
         ("linear", ()),
         ("bilinear", (0, 2)),
+        ("quadratic", (2,)),
         pytest.param("bilinear", (), marks=pytest.mark.slow),
         pytest.param("bilinear", (0, 1, 2), marks=pytest.mark.slow),
         ("affine", (0, 1, 2)),  # bumps over no input are constants

@@ -186,6 +186,7 @@ def evaluate(browser, predictor, x, u):
 KERNELS = {
     **{name: kernel_named(name, 5) for name in ("rbf", "linear", "cosine", "rbf+linear")},
     "affine": kernel_named("affine", 5, (3, 4)),
+    "quadratic": kernel_named("quadratic", 5),
     "product": Product(kernel_named("rbf", 5), kernel_named("linear", 5)),
 }
 

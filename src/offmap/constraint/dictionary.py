@@ -5,13 +5,14 @@ those clearly help, straight from measured pairs (x, ẋ): no f̂, no null space
 sign.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.linalg import qr
+from scipy.linalg import qr, solve_triangular
+from scipy.linalg.lapack import dpstrf
 from scipy.stats import f as f_distribution
 
 from offmap.constraint.equations import Equation, sentence
@@ -34,7 +35,11 @@ _TOGETHER = 2.0  # noise in x, which `noise` leaves out, adds up where equations
 _CONTRADICTS = 0.05  # radians between an equation and the accepted ones that it does not belong to
 _SAME_LAW = 0.7  # squared cosine between two equations about the same motions
 _ROUND_OFF = 1e-9  # of the entries of an equation: a smaller residual is none
+_RANK = 1e-4  # of what was left of a column, what depends on others but for that counts as them
+_NUISANCE = 1e-6
 _FOLDS = 10
+_BATCH = 500  # candidates examined at once,
+_SAMPLES = 200  # at about so many samples
 
 
 @dataclass(frozen=True)
@@ -100,9 +105,7 @@ def discover(
     def steerable(candidate: Candidate) -> bool:
         return depends_on_control(search, candidate, features, features, u, standard)
 
-    for candidate in obeyed:
-        if not is_another(search, accepted, candidate, features, xdot):
-            continue
+    for candidate in _promising(search, obeyed, accepted, features, xdot):
         for one in (grown(search, candidate, accepted), candidate):
             if is_another(search, accepted, one, features, xdot) and not steerable(one):
                 accepted.append(polished(search, tied(search, one, groups)))
@@ -121,7 +124,7 @@ def _spoken_of(search: Search, obeyed: list[Candidate]) -> Bool[np.ndarray, " n"
     """Velocities that a sum is about, rather than has beside others that cancel out anyway."""
     spoken = np.zeros(search.has.shape[1], dtype=bool)
     for candidate in obeyed:
-        spoken |= about(search, candidate.support, candidate.weights)
+        spoken |= about(search, candidate.support[None], candidate.weights[None])[0]
     return spoken
 
 
@@ -149,6 +152,55 @@ def is_another(
     rows = np.stack([row_of(search, one) for one in together])
     most = _TOGETHER * max(one.allowed for one in together)
     return _independent(rows, features, xdot) and worst_ratio(search, together) <= most
+
+
+def _promising(
+    search: Search,
+    obeyed: list[Candidate],
+    accepted: list[Candidate],
+    features: Float[np.ndarray, "N k"],
+    xdot: Float[np.ndarray, "N n"],
+) -> Iterator[Candidate]:
+    """Those that are others than the accepted ones, which may become more on the way.
+
+    The least singular value of unit rows is at most the distance of one from the span of the rest:
+    that is asked first, of many at once.
+    """
+    scale = np.sqrt(np.mean(xdot**2, axis=0))
+    for some in _batches(obeyed):
+        normal = _unit_normals(search, some, features, scale)
+        far, known = np.ones(len(some), dtype=bool), 0
+        for i, one in enumerate(some):
+            if len(accepted) > known:
+                rows = _unit_normals(search, accepted, features, scale)
+                span, _ = np.linalg.qr(np.swapaxes(rows, 1, 2))
+                outside = normal - (normal @ span) @ np.swapaxes(span, 1, 2)
+                far = np.median(np.linalg.norm(outside, axis=2), axis=0) > _INDEPENDENT
+                known = len(accepted)
+            if far[i] and is_another(search, accepted, one, features, xdot):
+                yield one
+
+
+def _batches(candidates: list[Candidate]) -> Iterator[list[Candidate]]:
+    return (candidates[i : i + _BATCH] for i in range(0, len(candidates), _BATCH))
+
+
+def _unit_normals(
+    search: Search,
+    some: list[Candidate],
+    features: Float[np.ndarray, "N k"],
+    scale: Float[np.ndarray, " n"],
+) -> Float[np.ndarray, "s c n"]:
+    """Directions of G at some samples, velocities in units of `scale`; 0 where a law is silent."""
+    weights = np.zeros((len(some), len(search.size)))
+    for row, one in zip(weights, some, strict=True):
+        row[one.support] = one.weights / search.size[one.support]
+    used = np.flatnonzero(weights.any(axis=0))
+    at = features[:: max(1, len(features) // _SAMPLES)]
+    terms = np.swapaxes(search.terms[used, :, :-1], 1, 2) @ at.T * scale[:, None]
+    G = np.tensordot(weights[:, used], terms, 1).transpose(2, 0, 1)
+    length = np.linalg.norm(G, axis=2, keepdims=True)
+    return G / np.where(length > 0, length, 1.0)
 
 
 def equation_of(row: DictionaryRow, library: Library) -> Equation:
@@ -186,27 +238,25 @@ def _contested(
     found: set[int] = set()
     if not accepted:
         return found
-    some = features[:: max(1, len(features) // 200)]
-
-    def normals(candidate: Candidate) -> Float[np.ndarray, "s n"]:
-        G = (some @ row_of(search, candidate))[:, :-1]
-        length = np.linalg.norm(G, axis=1, keepdims=True)
-        return G / np.where(length > 0, length, 1.0)
-
-    rows = np.stack([normals(one) for one in accepted], axis=1)
+    raw = np.ones(search.has.shape[1])
+    rows = _unit_normals(search, accepted, features, raw)
     span = np.linalg.pinv(rows) @ rows
-    for rival in obeyed:
-        normal = normals(rival)
-        alike = np.mean(np.einsum("scj,sj->sc", rows, normal) ** 2, axis=0)
-        place = int(np.argmax(alike))  # of the one that it would stand in for
-        one = accepted[place]
-        if place in found or alike[place] < _SAME_LAW or len(rival.support) > lengths[place]:
-            continue
-        if rival.ratio > as_good_as(one.ratio) or np.isin(rival.support, one.support).all():
-            continue  # what an equation grew from does not speak against it
-        outside = normal - np.einsum("sij,sj->si", span, normal)
-        if np.sqrt(np.mean(np.sum(outside**2, axis=1))) > _CONTRADICTS and not steerable(rival):
-            found.add(place)
+    worst, longest = max(as_good_as(one.ratio) for one in accepted), max(lengths)
+    rivals = [one for one in obeyed if one.ratio <= worst and len(one.support) <= longest]
+    for some in _batches(rivals):
+        normal = _unit_normals(search, some, features, raw)
+        alike = np.mean((normal @ np.swapaxes(rows, 1, 2)) ** 2, axis=0)
+        outside = np.mean(np.sum((normal - normal @ span) ** 2, axis=2), axis=0)
+        close = (alike.max(axis=1) >= _SAME_LAW) & (np.sqrt(outside) > _CONTRADICTS)
+        for i in np.flatnonzero(close):
+            rival, place = some[i], int(np.argmax(alike[i]))  # of the one it would stand in for
+            one = accepted[place]
+            if place in found or len(rival.support) > lengths[place]:
+                continue
+            if rival.ratio > as_good_as(one.ratio) or np.isin(rival.support, one.support).all():
+                continue  # what an equation grew from does not speak against it
+            if not steerable(rival):
+                found.add(place)
     return found
 
 
@@ -216,7 +266,7 @@ def normals(
     xdot: Float[np.ndarray, "N n"],
 ) -> Float[np.ndarray, "s c n"]:
     """G at some samples, in units of the velocities."""
-    some = features[:: max(1, len(features) // 200)]
+    some = features[:: max(1, len(features) // _SAMPLES)]
     return np.einsum("ckj,sk->scj", rows[:, :, :-1], some) * np.sqrt(np.mean(xdot**2, axis=0))
 
 
@@ -261,9 +311,8 @@ def depends_on_control(
     def explained_by(columns: np.ndarray) -> bool:
         if columns.shape[1] >= room:  # with many states there are more products than samples
             return False
-        tested = _orthonormal(columns - nuisance @ (nuisance.T @ columns), 1e-4)
-        explained = float(np.sum((tested.T @ residual) ** 2))
-        terms, freedom = tested.shape[1], room - tested.shape[1]
+        explained, terms = _explained(columns - nuisance @ (nuisance.T @ columns), residual)
+        freedom = room - terms
         if terms == 0 or freedom < 1:
             return False
         left = max(float(residual @ residual) - explained, 1e-300)
@@ -278,10 +327,26 @@ def depends_on_control(
     return any(explained_by(columns) for columns in tests)
 
 
-def _orthonormal(columns: np.ndarray, tolerance: float = 1e-6) -> np.ndarray:
+def _explained(
+    columns: Float[np.ndarray, "N t"], residual: Float[np.ndarray, " N"]
+) -> tuple[float, int]:
+    """Squared length of the residual's projection onto the columns' span, and the span's rank.
+
+    Pivoted Cholesky of their products has the ranks of pivoted QR, down to tolerances far above
+    the root of round-off, at a fraction of the cost.
+    """
+    length = np.linalg.norm(columns, axis=0)
+    columns = columns / np.where(length > 0, length, 1.0)
+    factor, pivots, rank, _ = dpstrf(columns.T @ columns, tol=_RANK**2, lower=1)
+    chosen = columns[:, pivots[:rank] - 1]
+    told = solve_triangular(factor[:rank, :rank], chosen.T @ residual, lower=True)
+    return float(told @ told), int(rank)
+
+
+def _orthonormal(columns: np.ndarray) -> np.ndarray:
     length = np.linalg.norm(columns, axis=0)
     scaled = columns / np.where(length > 0, length, 1.0)
     # Pivoted QR tells the rank as a singular value decomposition does, at a tenth of the cost.
     basis, triangle, _ = qr(scaled, mode="economic", pivoting=True, check_finite=False)
     size = np.abs(np.diag(triangle))
-    return basis[:, : int(np.sum(size > tolerance * size[0]))]
+    return basis[:, : int(np.sum(size > _NUISANCE * size[0]))]

@@ -1,6 +1,7 @@
 """The learned constraint Γ̂(x): one pseudometric per row, one GP per entry (IV-B-3, IV-B-4)."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -131,6 +132,16 @@ class ConstraintFit:
     def c(self) -> int:
         """Number of constraints found."""
         return len(self.retained)
+
+    def only(self, kept: Sequence[int]) -> "ConstraintFit":
+        """The same with some of its equations."""
+        assert isinstance(self.gamma, DictionaryConstraint) and self.equations is not None
+        return replace(
+            self,
+            gamma=DictionaryConstraint(self.gamma.library, self.gamma.weights[jnp.array(kept)]),
+            retained=tuple(self.retained[i] for i in kept),
+            equations=tuple(self.equations[i] for i in kept),
+        )
 
 
 def fit_constraint(

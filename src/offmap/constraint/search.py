@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -90,8 +91,14 @@ class Search:
         return frames
 
 
-_Sum = tuple[np.ndarray, np.ndarray, float]
-"""Support, weights, ratio."""
+class Sums(NamedTuple):
+    """Sums of equally many terms that the noise explains."""
+
+    supports: Int[np.ndarray, "S s"]
+    weights: Float[np.ndarray, "S s"]
+    """Of the terms at unit size."""
+    ratios: Float[np.ndarray, " S"]
+    """Root mean square of each sum, in units of what noise in ẋ gives it."""
 
 
 @dataclass(frozen=True)
@@ -169,41 +176,45 @@ def candidates(search: Search, max_terms: int, tolerance: float) -> list[Candida
     ones that do not follow from simpler ones, then those with the least residual; the simplest of
     those that are alike.
     """
-    active = search.active
-    degree, moving = search.degree, search.moving
-    found: list[tuple[int, bool, int, float, np.ndarray, np.ndarray]] = []
+    found: list[Candidate] = []
+    order: list[tuple] = []
     smaller = np.zeros((1, 0), dtype=np.int32)
+    obeyed = []
     for size in range(1, max_terms + 1):
-        supports = _supports(active, size, smaller)
-        supports = supports[np.any(moving[supports], axis=1)]
-        ratios = []
-        for block in np.array_split(supports, max(1, len(supports) // _BLOCK)):
-            ratio, weights = least_ratio(search.gram, search.noise, block)
-            ratios.append(ratio)
-            share = np.abs(weights) / np.abs(weights).max(axis=1, keepdims=True)
-            good = (ratio <= tolerance) & (share.min(axis=1) > _SHARE)
-            good[good] &= telling(search, block[good], weights[good])
-            mixed = _mixed(search, block[good])
-            found += [
-                (size, bool(m), int(degree[s].sum()), float(r), s, w)
-                for s, w, r, m in zip(block[good], weights[good], ratio[good], mixed, strict=True)
-            ]
-        smaller = supports[np.argsort(np.concatenate(ratios))[:_EXTENDED]]
-    sums = [(item[4], item[5], item[3]) for item in found]
-    implied = _implied(search, sums)
-    allowed = _allowed(search, sums, implied)
-    kept = [
-        (size, mixed, follows, many, ratio, support, weights, most)
-        for (size, mixed, many, ratio, support, weights), follows, most in zip(
-            found, implied, allowed, strict=True
-        )
-        if ratio <= most
-    ]
-    alike: dict[tuple[int, bool, bool], float] = {}
-    for item in kept:
-        alike[item[:3]] = min(alike.get(item[:3], np.inf), as_good_as(item[4]))
-    kept.sort(key=lambda item: (*item[:3], item[4] > alike[item[:3]], *item[3:5]))
-    return [Candidate(support, weights, ratio, most) for *_, ratio, support, weights, most in kept]
+        supports = _supports(search.active, size, smaller)
+        supports = supports[np.any(search.moving[supports], axis=1)]
+        sums, ratios = _obeyed(search, supports, tolerance)
+        obeyed.append(sums)
+        smaller = supports[np.argsort(ratios)[:_EXTENDED]]
+    implied = _implied(search, obeyed)
+    for sums, follows, most in zip(obeyed, implied, _allowed(search, obeyed, implied), strict=True):
+        mixed, degree = _mixed(search, sums.supports), search.degree[sums.supports].sum(axis=1)
+        for i in np.flatnonzero(sums.ratios <= most):
+            support, weights, ratio = sums.supports[i], sums.weights[i], float(sums.ratios[i])
+            found.append(Candidate(support, weights, ratio, float(most[i])))
+            order.append((len(support), mixed[i], follows[i], degree[i], ratio))
+    alike: dict[tuple, float] = {}
+    for *kind, _, ratio in order:
+        alike[tuple(kind)] = min(alike.get(tuple(kind), np.inf), as_good_as(ratio))
+    ranks = [(*place[:3], place[4] > alike[place[:3]], *place[3:]) for place in order]
+    return [found[i] for i in sorted(range(len(found)), key=ranks.__getitem__)]
+
+
+def _obeyed(
+    search: Search, supports: Int[np.ndarray, "S s"], tolerance: float
+) -> tuple[Sums, Float[np.ndarray, " S"]]:
+    """The sums on these supports that the noise explains, and the ratios of all."""
+    blocks, ratios = [], []
+    for block in np.array_split(supports, max(1, len(supports) // _BLOCK)):
+        ratio, weights = least_ratio(search.gram, search.noise, block)
+        ratios.append(ratio)
+        share = np.abs(weights) / np.abs(weights).max(axis=1, keepdims=True)
+        good = (ratio <= tolerance) & (share.min(axis=1) > _SHARE)
+        good[good] &= telling(search, block[good], weights[good])
+        blocks.append((block[good], weights[good], ratio[good]))
+    return Sums(*(np.concatenate(part) for part in zip(*blocks, strict=True))), np.concatenate(
+        ratios
+    )
 
 
 def as_good_as(ratio: float) -> float:
@@ -211,42 +222,45 @@ def as_good_as(ratio: float) -> float:
     return max(_ALIKE * ratio, _EXACT)
 
 
-def obeyed_up_to(best: float) -> float:
+def obeyed_up_to(best: Float[np.ndarray, "*S"]) -> Float[np.ndarray, "*S"]:
     """The largest residual that counts as obeyed where the best sum has this one."""
-    return max(_AS_GOOD * best, _EXACT)
+    return np.maximum(_AS_GOOD * best, _EXACT)
 
 
-def _allowed(search: Search, found: list[_Sum], implied: list[bool]) -> list[float]:
+def _allowed(
+    search: Search, obeyed: list[Sums], implied: list[Bool[np.ndarray, " _"]]
+) -> list[Float[np.ndarray, " _"]]:
     """The largest ratio of each sum that counts as obeyed.
 
     Noise may be far from what the dynamics took for it, and by another factor for each velocity:
     "obeyed" means nearly as well as the best sum of few terms about the same velocities is, of
     those that do not follow from simpler ones.
     """
+    mains = [about(search, sums.supports, sums.weights) for sums in obeyed]
     best = np.full(search.has.shape[1], np.inf)
-    mains = [about(search, support, weights) for support, weights, _ in found]
-    for (_, _, ratio), main, follows in zip(found, mains, implied, strict=True):
-        if not follows:
-            best[main] = np.minimum(best[main], ratio)
-    return [obeyed_up_to(float(best[main].max())) for main in mains]
+    for sums, main, follows in zip(obeyed, mains, implied, strict=True):
+        bars = np.where(main & ~follows[:, None], sums.ratios[:, None], np.inf)
+        best = np.minimum(best, bars.min(axis=0, initial=np.inf))
+    return [obeyed_up_to(np.where(main, best, 0.0).max(axis=1)) for main in mains]
 
 
-def about(search: Search, support: np.ndarray, weights: np.ndarray) -> Bool[np.ndarray, " n"]:
-    """The velocities that a sum is about: those in its large terms."""
-    weight = np.abs(weights) * search.moving[support]
-    return np.any(search.has[support[weight >= 0.5 * weight.max()]], axis=0)
+def about(
+    search: Search, supports: Int[np.ndarray, "S s"], weights: Float[np.ndarray, "S s"]
+) -> Bool[np.ndarray, "S n"]:
+    """The velocities that sums are about: those in their large terms."""
+    weight = np.abs(weights) * search.moving[supports]
+    large = weight >= 0.5 * weight.max(axis=1, keepdims=True, initial=0.0)
+    return np.any(search.has[supports] & large[:, :, None], axis=1)
 
 
-def _implied(search: Search, found: list[_Sum]) -> list[bool]:
+def _implied(search: Search, obeyed: list[Sums]) -> list[Bool[np.ndarray, " _"]]:
     """Which sums follow from simpler ones that give their velocities by the state, as px' = vx.
 
     Velocities as these give them obey such a sum no worse than the measured ones do. It may be
     obeyed better than what it follows from, as vx py' = vy px' is where the errors of both
     velocities are alike: that is nothing to hold against px' = vx.
     """
-    laws = _laws(search, found)
-    if not laws:
-        return [False] * len(found)
+    laws = _laws(search, obeyed)
     motion = search.motion.copy()
     for j, (_, _, law) in laws.items():
         motion[:, j] = search.features @ law
@@ -256,29 +270,45 @@ def _implied(search: Search, found: list[_Sum]) -> list[bool]:
     left /= search.size
     left = left.T @ left / len(left)
     implied = []
-    for support, weights, ratio in found:
-        own = len(support), int(search.degree[support].sum())
-        simpler = {j for j, (size, degree, _) in laws.items() if (size, degree) < own}
-        here = np.ix_(support, support)
-        most = max(ratio, _EXACT) ** 2 * (weights @ search.noise[here] @ weights)
-        implied.append(
-            simpler.issuperset(np.flatnonzero(about(search, support, weights)))
-            and bool(weights @ left[here] @ weights <= most)
-        )
+    for supports, weights, ratios in obeyed:
+        degree = search.degree[supports].sum(axis=1)
+        given = np.zeros((len(supports), search.has.shape[1]), dtype=bool)
+        for j, (size, of_law, _) in laws.items():
+            given[:, j] = (size < supports.shape[1]) | (
+                (size == supports.shape[1]) & (of_law < degree)
+            )
+        stated = ~np.any(about(search, supports, weights) & ~given, axis=1)
+        most = np.maximum(ratios, _EXACT) ** 2 * _mean_square(search.noise, supports, weights)
+        implied.append(stated & (_mean_square(left, supports, weights) <= most))
     return implied
 
 
-def _laws(search: Search, found: list[_Sum]) -> dict[int, tuple[int, int, Float[np.ndarray, " k"]]]:
+def _laws(
+    search: Search, obeyed: list[Sums]
+) -> dict[int, tuple[int, int, Float[np.ndarray, " k"]]]:
     """Of each velocity that a sum gives by the state: terms, degree, weights of φ in the best."""
     laws: dict[int, tuple[int, int, np.ndarray]] = {}
-    for support, weights, _ in sorted(found, key=lambda one: (len(one[0]), one[2])):
-        row = np.einsum("t,tkq->kq", weights / search.size[support], search.terms[support])
-        entries = np.argwhere(row[:, :-1])
-        if len(entries) == 1 and entries[0, 0] == 0 and entries[0, 1] not in laws:
-            j = int(entries[0, 1])
-            degree = int(search.degree[support].sum())
-            laws[j] = len(support), degree, -row[:, -1] / row[0, j]
+    plain = (search.has.sum(axis=1) == 1) & (search.degree == 1)  # a velocity by itself
+    for supports, weights, ratios in obeyed:
+        single = plain[supports].sum(axis=1) * (search.moving[supports].sum(axis=1) == 1)
+        for i in sorted(np.flatnonzero(single), key=ratios.__getitem__):
+            support = supports[i]
+            row = np.einsum("t,tkq->kq", weights[i] / search.size[support], search.terms[support])
+            j = int(np.argmax(row[0, :-1] != 0))
+            if j not in laws:
+                degree = int(search.degree[support].sum())
+                laws[j] = len(support), degree, -row[:, -1] / row[0, j]
     return laws
+
+
+def _mean_square(
+    products: Float[np.ndarray, "t t"],
+    supports: Int[np.ndarray, "S s"],
+    weights: Float[np.ndarray, "S s"],
+) -> Float[np.ndarray, " S"]:
+    """wᵀ products w of each sum."""
+    some = products[supports[:, :, None], supports[:, None, :]]
+    return np.einsum("si,sij,sj->s", weights, some, weights)
 
 
 def telling(
@@ -288,12 +318,8 @@ def telling(
 
     A multiple of one velocity, where all that was measured of it is noise, is as small as noise.
     """
-
-    def mean_square(products: np.ndarray) -> np.ndarray:
-        some = products[supports[:, :, None], supports[:, None, :]]
-        return np.einsum("si,sij,sj->s", weights, some, weights)
-
-    return mean_square(search.gram) < _TELLING**2 * mean_square(search.apart)
+    apart = _mean_square(search.apart, supports, weights)
+    return _mean_square(search.gram, supports, weights) < _TELLING**2 * apart
 
 
 def _mixed(search: Search, supports: Int[np.ndarray, "S s"]) -> Bool[np.ndarray, " S"]:

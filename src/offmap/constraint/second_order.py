@@ -355,7 +355,7 @@ def _with_common_weights(laws: list[_Law], count: int) -> list[DictionaryRow]:
 
 def _candidate(search: Search, support: Int[np.ndarray, " s"]) -> Candidate:
     ratio, weights = least_ratio(search.gram, search.noise, support[None])
-    return Candidate(support, weights[0], float(ratio[0]), obeyed_up_to(float(ratio[0])))
+    return Candidate(support, weights[0], float(ratio[0]), float(obeyed_up_to(ratio)[0]))
 
 
 def _known_of(

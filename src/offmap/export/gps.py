@@ -74,8 +74,7 @@ def _weighted_sum(
 def _affine_sum(
     casadi: Any, kernel: ControlAffine, z: Any, points: np.ndarray, alpha: np.ndarray
 ) -> Any:
-    controls = list(kernel.controls)
-    others = [i for i in range(points.shape[1]) if i not in controls]
+    controls, others = _split(kernel, points.shape[1])
     v = np.concatenate([np.ones((len(points), 1)), points[:, controls]], axis=1)
     smooth, straight, flat = np.exp(kernel.log_weights)
     weighted = alpha[:, None] * v
@@ -162,7 +161,7 @@ def _terms(casadi: Any, kernel: AbstractKernel, z: Any) -> Any:
 
 def _split(kernel: AbstractKernel, d: int) -> tuple[list[int], list[int]]:
     assert isinstance(kernel, ControlAffine)
-    return list(kernel.controls), [i for i in range(d) if i not in kernel.controls]
+    return list(kernel.controls), list(kernel.others(d))
 
 
 def _prior_variance(casadi: Any, kernel: AbstractKernel, z: Any) -> Any:
@@ -214,7 +213,7 @@ def _covariance(casadi: Any, kernel: AbstractKernel, z: Any, points: np.ndarray)
         return bumps + lines + constant(casadi, flat * v) @ control
     raise ValueError(
         f"A kernel must be known to be exported to CasADi; got {type(kernel).__name__}. Use rbf, "
-        f"linear, cosine, rbf+linear or affine."
+        f"linear, cosine, rbf+linear, affine, bilinear or quadratic."
     )
 
 

@@ -13,6 +13,7 @@ of a line of unit size, and p₁ + p₀ = 1 say how likely either is. The room f
 its slope this variance, at most 1: then it is about that of least squares.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 
 import equinox as eqx
@@ -101,9 +102,7 @@ def _apart(kernel: AbstractKernel) -> tuple[AbstractKernel | None, Linear | Cont
     if isinstance(kernel, Linear):
         return None, kernel
     assert isinstance(kernel, ControlAffine)
-    straight = ControlAffine(
-        kernel.log_lengthscale, kernel.log_slope, kernel.log_weights, kernel.controls, False
-    )
+    straight = replace(kernel, smooth=False)
     if not kernel.smooth:
         return None, straight
     none = kernel.log_weights.at[1:].set(NOTHING)

@@ -21,7 +21,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from offmap.gp.expansion import AbstractGPs
 from offmap.gp.induced import InducedGPs
-from offmap.gp.kernels import RBF, AbstractKernel, ControlAffine, Cosine, Linear, Sum
+from offmap.gp.kernels import (
+    RBF,
+    AbstractKernel,
+    ControlAffine,
+    Cosine,
+    Linear,
+    Sum,
+    other_inputs,
+)
 from offmap.gp.posterior import IndependentGPs, _solve_lower, _solve_upper
 from offmap.gp.straight import StraightMean, straight_coefficients
 
@@ -37,15 +45,20 @@ class PriorDraw(eqx.Module):
     lines: Float[Array, "parts terms"]
     """Of (1, x)."""
     controls: tuple[int, ...] = eqx.field(static=True)
+    squares: bool = eqx.field(static=True, default=False)
+    """Whether x are all inputs, rather than those that are no controls."""
 
     def __call__(self, z: Float[Array, " d"]) -> Float[Array, ""]:
         """Its value at one standardised point."""
-        others = [i for i in range(z.shape[0]) if i not in self.controls]
-        ones, x = jnp.ones(1), z[jnp.array(others, int)]
+        ones, x = jnp.ones(1), z[jnp.array(self.others(z.shape[0]), int)]
         v = jnp.concatenate([ones, z[jnp.array(self.controls, int)]])
         phase = self.frequencies @ x
         waves = self.cosines @ jnp.cos(phase) + self.sines @ jnp.sin(phase)
         return v @ (waves + self.lines @ jnp.concatenate([ones, x]))
+
+    def others(self, d: int) -> tuple[int, ...]:
+        """Which of d inputs are the x."""
+        return other_inputs(d, self.controls, self.squares)
 
 
 class DrawnGPs(eqx.Module):
@@ -104,9 +117,8 @@ def draw_functions(
     if coefficients is None:
         return FunctionDraws(centred, alpha, prior, None, None)
     drawn = jnp.asarray(coefficients) + _lines(prior)
-    controls = prior.controls
-    others = tuple(i for i in range(gps.x.shape[1]) if i not in controls)
-    shape = StraightMean(centred.scaling, drawn[0], controls, others, gps.points())
+    others = prior.others(gps.x.shape[1])
+    shape = StraightMean(centred.scaling, drawn[0], prior.controls, others, gps.points())
     return FunctionDraws(centred, alpha, prior, shape, drawn)
 
 
@@ -155,7 +167,7 @@ def draw_prior(kernel: AbstractKernel, d: int, key: PRNGKeyArray) -> PriorDraw:
 def _draw_affine(kernel: ControlAffine, d: int, key: PRNGKeyArray) -> PriorDraw:
     spectrum, amplitude, line = jax.random.split(key, 3)
     smooth, straight, constant = jnp.exp(0.5 * kernel.log_weights)
-    parts, free = smooth.shape[0], d - len(kernel.controls)
+    parts, free = smooth.shape[0], kernel.log_slope.shape[0]
     waves = _WAVES if kernel.smooth else 0
     rate = jnp.exp(-kernel.log_lengthscale)
     frequencies = jax.random.normal(spectrum, (waves, free)) * rate[None]
@@ -163,7 +175,7 @@ def _draw_affine(kernel: ControlAffine, d: int, key: PRNGKeyArray) -> PriorDraw:
     slopes = straight[:, None] * jnp.exp(kernel.log_slope)[None]
     scale = jnp.concatenate([constant[:, None], slopes], axis=1)
     lines = scale * jax.random.normal(line, scale.shape)
-    return PriorDraw(frequencies, cosines, sines, lines, kernel.controls)
+    return PriorDraw(frequencies, cosines, sines, lines, kernel.controls, kernel.squares)
 
 
 def _amplitudes(key: PRNGKeyArray, parts: int, waves: int = _WAVES) -> Float[Array, "2 parts F"]:
@@ -183,7 +195,7 @@ def _inputs(kernel: AbstractKernel) -> int:
     if isinstance(kernel, Sum):
         return _inputs(kernel.first)
     if isinstance(kernel, ControlAffine):
-        return kernel.log_slope.shape[-1] + len(kernel.controls)
+        return kernel.log_slope.shape[-1] + (0 if kernel.squares else len(kernel.controls))
     for name in ("log_lengthscale", "log_slope", "log_period"):
         if hasattr(kernel, name):
             return getattr(kernel, name).shape[-1]

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 NOTHING = -80.0
 """Logarithm of a weight that stays below round-off."""
 
-KernelName = Literal["rbf", "linear", "cosine", "rbf+linear", "affine", "bilinear"]
+KernelName = Literal["rbf", "linear", "cosine", "rbf+linear", "affine", "bilinear", "quadratic"]
 
 
 class AbstractKernel(eqx.Module):
@@ -86,7 +86,8 @@ class ControlAffine(AbstractKernel):
 
     Each kⱼ = rⱼ·RBF + lⱼ·linear + sⱼ over the other inputs, with shared length scales: smooth
     where there are data, and straight beyond them. With `smooth` off the RBF is left out: what
-    remains is bilinear in (1, u) and (1, x).
+    remains is bilinear in (1, u) and (1, x). With `squares` on, x are all inputs, u among them: if
+    these are all inputs as well, functions are sums of products of two.
     """
 
     log_lengthscale: Float[Array, " x"]
@@ -95,6 +96,7 @@ class ControlAffine(AbstractKernel):
     """Of RBF, linear and constant part, for the drift and for each control."""
     controls: tuple[int, ...] = eqx.field(static=True)
     smooth: bool = eqx.field(static=True, default=True)
+    squares: bool = eqx.field(static=True, default=False)
 
     def __call__(self, a: Float[Array, "A d"], b: Float[Array, "B d"]) -> Float[Array, "A B"]:
         """Covariance of every pair."""
@@ -116,11 +118,19 @@ class ControlAffine(AbstractKernel):
 
     def split(self, a: Float[Array, "A d"]) -> tuple[Float[Array, "A x"], Float[Array, "A parts"]]:
         """The other inputs x, and (1, u)."""
-        others = [i for i in range(a.shape[1]) if i not in self.controls]
         ones = jnp.ones((a.shape[0], 1))
-        return a[:, jnp.array(others, int)], jnp.concatenate(
+        return a[:, jnp.array(self.others(a.shape[1]), int)], jnp.concatenate(
             [ones, a[:, jnp.array(self.controls, int)]], axis=1
         )
+
+    def others(self, d: int) -> tuple[int, ...]:
+        """Which of d inputs are the x."""
+        return other_inputs(d, self.controls, self.squares)
+
+
+def other_inputs(d: int, controls: tuple[int, ...], squares: bool) -> tuple[int, ...]:
+    """Which of d inputs controls are multiplied by: all others, or with `squares` all."""
+    return tuple(i for i in range(d) if squares or i not in controls)
 
 
 class Sum(AbstractKernel):
@@ -161,7 +171,7 @@ def _full(shape: int | tuple[int, ...], value: float | np.floating) -> Array:
 def kernel_named(name: KernelName, d: int, controls: tuple[int, ...] = ()) -> AbstractKernel:
     """A kernel over d standardised inputs at the start of a hyperparameter search.
 
-    `controls` says which of the inputs are controls; only "affine" makes a difference there.
+    `controls` says which of the inputs are controls; "affine" and "bilinear" ask.
     """
     rbf = RBF(_full(d, np.log(1.5)), _full((), 0.0))
     linear = Linear(_full(d, 0.0), _full((), 0.0))
@@ -173,17 +183,24 @@ def kernel_named(name: KernelName, d: int, controls: tuple[int, ...] = ()) -> Ab
         return Cosine(_full(d, np.log(6.0)), _full((), 0.0))
     if name == "rbf+linear":
         return Sum(rbf, linear)
-    if name in ("affine", "bilinear"):
-        free, smooth = d - len(controls), name == "affine"
+    if name in ("affine", "bilinear", "quadratic"):
+        smooth, squares = name == "affine", name == "quadratic"
+        controls = tuple(range(d)) if squares else controls
+        free = d if squares else d - len(controls)
         weights = np.tile(np.log([[1.0], [0.1], [0.1]]), (1, 1 + len(controls)))
         if not smooth:  # so small that whoever evaluates the bumps sees none
             weights[0] = NOTHING
         return ControlAffine(
-            _full(free, np.log(1.5)), _full(free, 0.0), jax.device_put(weights), controls, smooth
+            _full(free, np.log(1.5)),
+            _full(free, 0.0),
+            jax.device_put(weights),
+            controls,
+            smooth,
+            squares,
         )
     raise ValueError(
-        f'A kernel is "rbf", "linear", "cosine", "rbf+linear", "affine" or "bilinear"; got '
-        f"{name!r}. Choose one of them."
+        f'A kernel is "rbf", "linear", "cosine", "rbf+linear", "affine", "bilinear" or '
+        f'"quadratic"; got {name!r}. Choose one of them.'
     )
 
 
@@ -242,4 +259,5 @@ def _control_affine(
         jax.device_put(weights),
         kernel.controls,
         kernel.smooth,
+        kernel.squares,
     )

@@ -97,6 +97,8 @@ def choose_kernel(
         return np.concatenate([outer, _inside_errors(gps, x, y, groups, edge, spread)])
 
     for name in candidates:
+        if name == "quadratic" and x.shape[1] == len(controls):
+            continue  # "bilinear" multiplies controls
         splits = _splits(x.shape[1], controls) if name in _AFFINE else (controls,)
         if name == "bilinear" and x.shape[1] == 2:  # the same either way
             splits = splits[:1]

@@ -62,11 +62,15 @@ def compact(regressor: AbstractRegressor) -> AbstractRegressor:
     coefficients = straight_coefficients(regressor.kernel, x, weighted)
     if coefficients is None:
         return regressor.mean_only()
-    controls = regressor.kernel.controls if isinstance(regressor.kernel, ControlAffine) else ()
-    others = tuple(i for i in range(x.shape[1]) if i not in controls)
-    return StraightMean(
-        regressor.scaling, jnp.asarray(coefficients), controls, others, regressor.points()
-    )
+    factors = _factors(regressor.kernel, x.shape[1])
+    return StraightMean(regressor.scaling, jnp.asarray(coefficients), *factors, regressor.points())
+
+
+def _factors(kernel: AbstractKernel, d: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Which of d inputs are the u, and which the x, of functions affine in u."""
+    if isinstance(kernel, ControlAffine):
+        return kernel.controls, kernel.others(d)
+    return (), tuple(range(d))
 
 
 def straight_terms(
@@ -78,7 +82,7 @@ def straight_terms(
     if isinstance(kernel, Linear):
         return xp.concatenate([ones, x], axis=1)
     if isinstance(kernel, ControlAffine):
-        others = [i for i in range(x.shape[1]) if i not in kernel.controls]
+        others = kernel.others(x.shape[1])
         if kernel.smooth and others:
             return None
         u = xp.concatenate([ones, x[:, np.array(kernel.controls, int)]], axis=1)

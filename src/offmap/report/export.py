@@ -117,6 +117,8 @@ def _kernel(kernel: AbstractKernel) -> dict[str, Any]:
         value = getattr(kernel, name)
         if isinstance(value, AbstractKernel):
             parts[name] = _kernel(value)
+        elif isinstance(value, bool):
+            parts[name] = value
         else:
             parts[name] = list(value) if isinstance(value, tuple) else _array(value)
     return parts

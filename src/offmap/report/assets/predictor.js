@@ -68,7 +68,8 @@ const offmapPredictor = (() => {
         let others = null;
         const [smooth, straight, constant] = weights[j];
         return (a, b) => {
-          others ??= Array.from(a, (_, i) => i).filter((i) => !controls.includes(i));
+          others ??= Array.from(a, (_, i) => i)
+            .filter((i) => spec.squares || !controls.includes(i));
           let squared = 0, line = 0;
           for (let k = 0; k < others.length; k++) {
             const i = others[k], d = (a[i] - b[i]) * rates[j][k];
