@@ -1,20 +1,26 @@
 """How often the truth lies where a model says it may: coverage of central intervals.
 
-    python benchmarks/calibration.py --seeds 3
+    python benchmarks/calibration.py --seeds 30 --jobs 16
+    python benchmarks/calibration.py --table
 
 Each system is fitted with 1 % noise on all data, without online data, by the default preset. Tests
 are the noise-free rollouts of the paper's ID and OOD rows: x' in one step against `predict`'s
 standard deviation, states of rollouts against `rollout(…, samples=S)`. Errors within one fit are
-alike, so that only coverage over many fits (seeds) says something; standard errors are over seeds.
-What a model says is exact, and is (px' = vx, to round-off), is not counted. A run goes on where an
-earlier one with the same settings and the same --out stopped; --models keeps the fits, which take
-far longer than what is measured on them.
+alike, so that only coverage over many fits (seeds) says something; standard errors are over fits.
+Every system has starts, controls and noise of its own in every seed.
+What a model says is exact, and is (px' = vx, to round-off), is not counted.
+
+Every system and seed is a file of the folder --cells: a run goes on where an earlier one was ended,
+runs on several machines put their files together, and --table makes the table of those there are.
+--models keeps the fits, which take far longer than what is measured on them.
 """
 
 import argparse
 import json
 import time
-from dataclasses import replace
+import zlib
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -25,6 +31,7 @@ from scipy.stats import norm
 import offmap
 from offmap.paper.cases import CASES, Case, noise_adder
 from offmap.paper.protocol import ROWS
+from offmap.sweeping import Engine, Folder
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 SHOWN = (0.5, 0.9, 0.95)
@@ -32,6 +39,7 @@ SYSTEMS = ("unicycle", "tanh", "tanh0", "slip", "bicycle", "trailer", "disk", "q
 FEW = 150  # flights of two steps from which the quadrotor is learned
 KINDS = ("one step", "rollout")
 PLACES = {"ID": ROWS[0], "OOD": ROWS[1]}
+TRIALS, SAMPLES = 4, 39  # every level is a rank of 40
 EVERY = 10  # steps between the states that are judged
 _ROUND_OFF = 1e-9  # of the spread of x': smaller errors are none
 
@@ -48,19 +56,45 @@ def case_of(name: str) -> Case:
     return replace(CASES[name], experiment=experiment)
 
 
-def noisy(case: Case, noise: float, seed: int) -> offmap.Dataset:
+@dataclass(frozen=True)
+class Cell:
+    """One system and seed, and how it is measured."""
+
+    system: str
+    seed: int
+    noise: float
+    models: Path | None = None
+    """Folder of fitted models."""
+    trials: int = TRIALS
+    samples: int = SAMPLES
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.system}-{self.seed}-noise{self.noise:g}-{self.trials}x{self.samples}"
+
+    @property
+    def own(self) -> int:
+        """A number for each system: those of one seed share neither data nor noise."""
+        return zlib.crc32(self.system.encode())
+
+
+def noisy(cell: Cell) -> offmap.Dataset:
     """Offline data with noise on all that is measured."""
-    angles = case.system.angles
-    offline = case.experiment.offline(jax.random.key(seed), out_of_distribution=True, angles=angles)
-    measured, rng = noise_adder(offline, noise), np.random.default_rng(seed)
+    case = case_of(cell.system)
+    key, angles = jax.random.fold_in(jax.random.key(cell.seed), cell.own), case.system.angles
+    offline = case.experiment.offline(key, out_of_distribution=True, angles=angles)
+    measured = noise_adder(offline, cell.noise)
+    rng = np.random.default_rng([cell.seed, cell.own])
     logs = [measured(trajectory, rng) for trajectory in offline.trajectories]
     return offmap.Dataset(logs, offline.state_names, offline.control_names, angles)
 
 
-def coverage(model: offmap.Model, case: Case, place: str, trials: int, samples: int, seed: int):
+def coverage(model: offmap.Model, cell: Cell, place: str) -> dict[str, list[float]]:
     """Share of components within central intervals of each level, in one step and in rollouts."""
-    keys = jax.random.split(jax.random.key(1000 + seed), trials)
-    tests = [case.experiment.trial(key, PLACES[place]) for key in keys]
+    case, samples = case_of(cell.system), cell.samples
+    key = jax.random.fold_in(jax.random.key(1000 + cell.seed), cell.own)
+    tests = [case.experiment.trial(k, PLACES[place]) for k in jax.random.split(key, cell.trials)]
     states = np.concatenate([test.test_states for test in tests])
     controls = np.concatenate([test.test_controls for test in tests])
     x = states[:, :-1:EVERY].reshape(-1, states.shape[-1])
@@ -68,8 +102,8 @@ def coverage(model: offmap.Model, case: Case, place: str, trials: int, samples: 
     mean, std = model.predict(x, u, return_std=True)
     error = np.abs(mean - np.asarray(jax.vmap(case.system.f)(jnp.asarray(x), jnp.asarray(u))))
     floor = _ROUND_OFF * model.dataset.samples().xdot.std(axis=0)
-    drawn = model.rollout(states[:, 0], controls, samples=samples, seed=seed)[:, :, EVERY::EVERY]
-    truth = states[:, EVERY::EVERY]
+    drawn = model.rollout(states[:, 0], controls, samples=samples, seed=cell.seed)
+    drawn, truth = drawn[:, :, EVERY::EVERY], states[:, EVERY::EVERY]
     # Where the truth ranks among the draws: uniform if they are as far apart as they should be.
     rank = (np.sum(drawn < truth[None], axis=0) + 0.5) / (samples + 1)
     round_off = _ROUND_OFF * model.dataset.samples().x.std(axis=0)
@@ -82,55 +116,38 @@ def coverage(model: offmap.Model, case: Case, place: str, trials: int, samples: 
     }
 
 
-def fitted(name: str, seed: int, noise: float, folder: Path | None) -> offmap.Model:
-    """The model of one system and seed, read from the folder where an earlier run left it."""
-    path = None if folder is None else folder / f"{name}-{seed}-{noise:g}.offmap"
+def fitted(cell: Cell) -> offmap.Model:
+    """The model of one cell, read from the folder where an earlier run left it."""
+    path = cell.models and cell.models / f"{cell.system}-{cell.seed}-noise{cell.noise:g}.offmap"
     if path is not None and path.exists():
         return offmap.load(path)
-    model = offmap.fit(noisy(case_of(name), noise, seed), seed=seed)
+    model = offmap.fit(noisy(cell), seed=cell.seed)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         model.save(path)
     return model
 
 
-def settings(arguments: argparse.Namespace) -> dict:
-    """What a record depends on, besides its system and seed."""
-    return {name: getattr(arguments, name) for name in ("noise", "trials", "samples")}
-
-
-def judge(name: str, seed: int, arguments: argparse.Namespace) -> dict:
+def judge(cell: Cell) -> dict:
     """Fit one system and measure all coverages."""
-    began, case = time.perf_counter(), case_of(name)
-    model = fitted(name, seed, arguments.noise, arguments.models)
-    found = {
-        place: coverage(model, case, place, arguments.trials, arguments.samples, seed)
-        for place in PLACES
-    }
-    kernel = model.choices.tangent_kernel or model.choices.kernel
+    began = time.perf_counter()
+    model = fitted(cell)
+    after = time.perf_counter()
+    found = {place: coverage(model, cell, place) for place in PLACES}
     return {
-        "system": name,
-        "seed": seed,
-        "settings": settings(arguments),
+        "system": cell.system,
+        "seed": cell.seed,
         "structure": model.choices.used or "none",
-        "kernel": kernel,
+        "kernel": model.choices.tangent_kernel or model.choices.kernel,
         "coverage": found,
-        "seconds": round(time.perf_counter() - began, 1),
+        "seconds": [round(after - began, 1), round(time.perf_counter() - after, 1)],
     }
 
 
 def mean_coverage(records: list[dict], name: str, place: str, kind: str) -> np.ndarray:
-    """Of one system, or of all for the name "all", with its standard error over seeds (2, levels).
-
-    Seeds count as independent; the systems of one seed do not, as some of them share their noise.
-    """
-    own = [r for r in records if name in ("all", r["system"])]
-    seeds = dict.fromkeys(r["seed"] for r in own)
-    each = [
-        np.mean([r["coverage"][place][kind] for r in own if r["seed"] == seed], axis=0)
-        for seed in seeds
-    ]
-    mean = np.mean([r["coverage"][place][kind] for r in own], axis=0)
+    """Of one system, or of all for the name "all", with its standard error (2, levels)."""
+    each = [r["coverage"][place][kind] for r in records if name in ("all", r["system"])]
+    mean = np.mean(each, axis=0)
     error = np.std(each, axis=0, ddof=1) / np.sqrt(len(each)) if len(each) > 1 else mean * np.nan
     return np.stack([mean, error])
 
@@ -194,33 +211,44 @@ def draw(records: list[dict], path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
+def cells_of(arguments: argparse.Namespace) -> list[Cell]:
+    """Seed by seed, so that a run that is ended has about as many of each system."""
+    how = (arguments.noise, arguments.models, arguments.trials, arguments.samples)
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    return [Cell(name, seed, *how) for seed in seeds for name in arguments.systems]
+
+
 def main() -> None:
     """Measure, save every record, print the table and draw it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--table", action="store_true", help="measure nothing more")
     parser.add_argument("--models", type=Path, help="folder of fitted models")
     parser.add_argument("--noise", type=float, default=0.01)
-    parser.add_argument("--trials", type=int, default=6)
-    parser.add_argument("--samples", type=int, default=79, help="every level is a rank of 80")
+    parser.add_argument("--trials", type=int, default=TRIALS)
+    parser.add_argument("--samples", type=int, default=SAMPLES)
+    parser.add_argument("--cells", type=Path, default=Path("results/calibration"))
     parser.add_argument("--out", type=Path, default=Path("results/calibration.json"))
     parser.add_argument("--figure", type=Path, default=Path("docs/figures/calibration.png"))
     arguments = parser.parse_args()
-    records: list[dict] = []
+    cells = {cell.name: cell for cell in cells_of(arguments)}
+    if arguments.table:
+        held = [Folder(arguments.cells).read(name) for name in cells]
+        records = [answer[0] for answer in held if answer is not None]
+    else:
+        engine: Engine = "serial" if arguments.jobs == 1 else "pool"
+        workers = None if arguments.jobs == 1 else arguments.jobs
+        say = partial(print, flush=True)
+        answers = offmap.sweep(
+            judge, cells, out=arguments.cells, engine=engine, workers=workers, progress=say
+        )
+        records = list(answers.values())
+    found = {"summary": summary(records), "levels": LEVELS, "records": records}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    if arguments.out.exists():
-        before = json.loads(arguments.out.read_text())["records"]
-        records = [r for r in before if r["settings"] == settings(arguments)]
-    done = {(r["system"], r["seed"]) for r in records}
-    for seed in range(arguments.first, arguments.first + arguments.seeds):
-        for name in arguments.systems:
-            if (name, seed) in done:
-                continue
-            records.append(judge(name, seed, arguments))
-            print(json.dumps(records[-1]), flush=True)
-            found = {"summary": summary(records), "levels": LEVELS, "records": records}
-            arguments.out.write_text(json.dumps(found, indent=1))
+    arguments.out.write_text(json.dumps(found, indent=1))
     print(table(records))
     draw(records, arguments.figure)
 

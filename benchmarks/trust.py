@@ -72,7 +72,9 @@ def main() -> None:
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     records = []
     for seed in range(arguments.first, arguments.first + arguments.seeds):
-        default = calibration.fitted(NAME, seed, arguments.noise, arguments.models)
+        default = calibration.fitted(
+            calibration.Cell(NAME, seed, arguments.noise, arguments.models)
+        )
         for name, model in (("default", default), ("DGP/none", plain(default))):
             found = judge(model, seed, arguments.trials)
             records.append({"seed": seed, "model": name, "structure": model.choices.used, **found})

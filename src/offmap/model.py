@@ -19,6 +19,7 @@ from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_
 from offmap.data import Dataset, Trajectory, complete_history
 from offmap.dynamics import Dynamics, compact_dynamics, complete_dynamics, update_dynamics
 from offmap.export import to_casadi
+from offmap.gp import Strays
 from offmap.gp.draws import DrawnGPs, FunctionDraws, PriorDraw
 from offmap.predictor import Predictor
 from offmap.pseudometric import Pseudometric
@@ -315,7 +316,7 @@ class Model:
 
 
 register(Predictor, Model, Trust)
-register(Doubt, DrawnFields, MemberDraws, FunctionDraws, DrawnGPs, PriorDraw)
+register(Doubt, DrawnFields, MemberDraws, FunctionDraws, DrawnGPs, PriorDraw, Strays)
 
 
 def load(path: str | os.PathLike[str]) -> Model:

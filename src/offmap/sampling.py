@@ -17,6 +17,7 @@ from offmap.dynamics import Dynamics, compact_dynamics, reduced_inputs, targets
 from offmap.gp import (
     AbstractGPs,
     FunctionDraws,
+    Strays,
     doubtful,
     draw_functions,
     shared_noise,
@@ -50,8 +51,8 @@ class Doubt(eqx.Module):
     softness: Float[Array, " c"] | None
     function: AbstractRegressor
     """Its variance is that of the function."""
-    strayed: Float[Array, " p"] | None
-    """Standard deviation of what straight functions miss, where the data say that they do."""
+    strayed: Strays | None
+    """What straight functions miss, where the data say that they do."""
     weights: Float[Array, "e c k q"] | None
     """Directions of the error of the weights of Γ, each with a deviation of 1."""
     along: tuple[AbstractGPs, ...]
@@ -65,7 +66,7 @@ class Doubt(eqx.Module):
         """Standard deviation of each component of x' after projection, to first order in Γ."""
         z = self.dynamics.reduction(jnp.concatenate([x, u]))
         variance = self.function.variance(z)
-        variance = variance if self.strayed is None else variance + self.strayed**2
+        variance = variance if self.strayed is None else variance + self.strayed.variance(z)
         keep = jnp.eye(x.shape[0])
         if self.dynamics.frame is not None:
             keep, _ = self.dynamics.frame(x)
@@ -112,8 +113,7 @@ def find_doubt(predictor: Predictor, samples: Samples, primary: int) -> Doubt:
     z, y = reduced_inputs(own, dynamics.reduction), targets(own, dynamics.frame)
     strays = None
     if isinstance(function, AbstractGPs):
-        level = strayed(function, z, y)
-        strays = jnp.asarray(level) if np.any(level > 0) else None
+        strays = strayed(function, z, y)
         function = doubtful(function, z, y)
     mean = compact_dynamics(dynamics)
     softness = predictor.softness if dynamics.frame is None else None
@@ -151,14 +151,14 @@ class DrawnFields(eqx.Module):
     """Vector fields x' = f(x, u) that a model holds possible; `fields[i]` is one of them.
 
     Each obeys a constraint of its own, as firmly as the model does. Where the constraint holds only
-    up to its softness, or straight functions miss something, a field is off everywhere by a level
-    of its own.
+    up to its softness, a field is off everywhere by a level of its own; where straight functions
+    miss something, by a sum of products of its own.
     """
 
     doubt: Doubt
     functions: FunctionDraws | MemberDraws
-    offsets: Float[Array, "S p"] | None
-    """What each field adds to the function's values."""
+    strays: Float[Array, "S p k"] | None
+    """Weights of what each field adds to the function's values, where straight ones stray."""
     weights: Float[Array, "S c k q"] | None
     """Of each field's Γ."""
     levels: Float[Array, "S c"] | None
@@ -173,7 +173,8 @@ class DrawnFields(eqx.Module):
         def field(x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
             z = own.reduction(jnp.concatenate([x, u]))
             values = doubt.mean.regressor(z) + away(z)
-            values = values if self.offsets is None else values + self.offsets[i]
+            if self.strays is not None and doubt.strayed is not None:
+                values = values + self.strays[i] @ doubt.strayed.terms(z)
             if doubt.gamma is None:
                 return values
             gamma = doubt.gamma(x)
@@ -191,7 +192,7 @@ def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
     """Draw vector fields that a predictor's doubt leaves possible."""
     if count < 1:
         raise ValueError(f"At least one sample has to be drawn; got {count}. Ask for 100.")
-    function_key, noise_key, offset_key, weight_key, level_key = jax.random.split(key, 5)
+    function_key, noise_key, stray_key, weight_key, level_key = jax.random.split(key, 5)
     functions: FunctionDraws | MemberDraws
     if isinstance(doubt.function, AbstractGPs):
         noise = jax.random.normal(noise_key, (count, *doubt.function.alpha.shape))
@@ -200,10 +201,10 @@ def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
         functions = MemberDraws(doubt.function)
     else:
         raise TypeError(f"No draws are known for {type(doubt.function).__name__}; add them here.")
-    weights, levels, offsets = None, None, None
+    weights, levels, strays = None, None, None
     if doubt.strayed is not None:
-        chance = jax.random.normal(offset_key, (count, doubt.strayed.shape[0]))
-        offsets = doubt.strayed[None] * chance
+        chance = jax.random.normal(stray_key, (count, *doubt.strayed.deviation.shape))
+        strays = doubt.strayed.deviation[None] * chance
     if doubt.weights is not None and isinstance(doubt.gamma, DictionaryConstraint):
         chance = jax.random.normal(weight_key, (count, doubt.weights.shape[0]))
         if doubt.shared is not None:
@@ -221,7 +222,7 @@ def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
         )
         function = doubt.function.mean_only()
         doubt = replace(doubt, dynamics=light, function=function, along=(), shared=None)
-    return DrawnFields(doubt, functions, offsets, weights, levels)
+    return DrawnFields(doubt, functions, strays, weights, levels)
 
 
 def _with_gamma(frame: TangentFrame, gamma: Gamma | None) -> TangentFrame:

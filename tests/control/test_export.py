@@ -89,10 +89,9 @@ def test_standard_deviations_agree_in_values_and_jacobians(system, kernel, frame
     predictor = predictor_of(system, dataset, kernel, "dictionary", framed, noise=1e-2)
     doubt = find_doubt(predictor, dataset.samples(), 0)
     own, rng = predictor.gamma.weights, np.random.default_rng(1)
-    count = max(len(doubt.along), 1)  # as many as the function covaries with
-    directions = 0.05 * rng.normal(size=(count, *own.shape)) * (np.asarray(own) != 0)
-    doubt = replace(doubt, missed=jnp.linspace(0.1, 0.2, own.shape[0]))
-    doubt = replace(doubt, weights=jnp.asarray(directions))
+    count = len(doubt.along) or 2
+    directions = jnp.asarray(0.05 * rng.normal(size=(count, *own.shape)) * (np.asarray(own) != 0))
+    doubt = replace(doubt, missed=jnp.linspace(0.1, 0.2, own.shape[0]), weights=directions)
     assert not framed or predictor.dynamics.frame.pattern is not None
     f = to_casadi(predictor, system.n, system.m, doubt=doubt)
     derivatives = f.factory("J", ["x", "u"], ["jac:std:x", "jac:std:u"])

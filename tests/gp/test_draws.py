@@ -1,5 +1,6 @@
 """Functions drawn from a posterior have its mean and its covariance."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -140,6 +141,22 @@ def test_doubt_is_as_large_as_errors_are(there):
         doubts.append(float(doubtful(gps, x, y).variance(jnp.asarray(at))[0]))
     ratio = np.mean(np.square(errors)) / np.mean(doubts)
     assert 0.8 < ratio < 1.35
+
+
+def test_a_line_of_one_control_leaves_no_room_for_those_of_others():
+    """Y = u x: that neither drift nor the other control has a slope along x is seen, and stays."""
+    rng, noise = np.random.default_rng(0), 0.05
+    x = rng.normal(size=(200, 3))
+    y = x[:, :1] * x[:, 1:2] + noise * rng.normal(size=(200, 1))
+    kernel = kernel_named("bilinear", 3, (1, 2))
+    kernel = eqx.tree_at(lambda k: k.log_weights, kernel, kernel.log_weights.at[1:].set(-12.0))
+    kernel = eqx.tree_at(lambda k: k.log_weights, kernel, kernel.log_weights.at[1, 1].set(0.0))
+    kernel = jax.tree.map(lambda leaf: leaf[None], kernel)
+    wide = doubtful(condition(kernel, jnp.full(1, noise**2), PLAIN, x, y), x, y).kernel
+    room = np.sqrt(np.asarray(jax.tree.map(lambda leaf: leaf[0], wide).slopes()))
+    error = noise / np.sqrt(200)
+    assert room[1, 0] > 0.5  # as least squares would have it
+    assert max(room[0, 0], room[2, 0]) < 2 * error
 
 
 @pytest.mark.parametrize("name", ["affine"])

@@ -3,6 +3,7 @@
 import inspect
 from typing import get_args
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from offmap.gp import RBF, AbstractKernel, Cosine, KernelName, Linear, Product, Sum, kernel_named
 from offmap.gp.kernels import ControlAffine, bounds
+from offmap.gp.straight import straight_variances
 
 d = 3
 rng = np.random.default_rng(0)
@@ -122,6 +124,21 @@ def test_affine_kernel_makes_functions_that_are_affine_in_the_control():
     across = jnp.array([[u, x[0], x[1]] for u in (-1.0, 0.5, 2.0)])
     K = np.asarray(affine(across, B))
     assert np.abs(K[0] - 2 * K[1] + K[2]).max() > 0.1
+
+
+def test_drift_and_controls_may_have_slopes_of_their_own():
+    """Equal ones are those that are shared; others are the sum over (1, u) written out."""
+    slope = np.array([[0.5, 2.0], [1.5, 0.1]])
+    shared = eqx.tree_at(lambda k: k.log_slope, affine, jnp.log(jnp.asarray(slope[0])))
+    equal = eqx.tree_at(lambda k: k.log_slope, shared, jnp.stack([shared.log_slope] * 2))
+    np.testing.assert_allclose(equal(A, B), shared(A, B), rtol=1e-12)
+    own = eqx.tree_at(lambda k: k.log_slope, shared, jnp.log(jnp.asarray(slope)))
+    (a, u), (b, v) = ((np.asarray(z)[:, [0, 2]], np.asarray(z)[:, 1]) for z in (A, B))
+    further = WEIGHTS[1, 1] * np.outer(u, v) * (a * (slope[1] ** 2 - slope[0] ** 2) @ b.T)
+    np.testing.assert_allclose(own(A, B) - shared(A, B), further, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(own.variance(A), np.diag(own(A, A)), rtol=1e-12)
+    drawn = straight_variances(own)[jnp.array([1, 2, 4, 5])]
+    np.testing.assert_allclose(drawn, (WEIGHTS[1][:, None] * slope**2).ravel(), rtol=1e-12)
 
 
 def test_sum_and_product_combine_matrices():

@@ -7,7 +7,7 @@ import numpy as np
 
 from offmap.constraint import DictionaryConstraint
 from offmap.export.constraint import equations, exported_frame, exported_gamma, orthonormal_rows
-from offmap.export.gps import constant, exportable, mean, reduced, variance
+from offmap.export.gps import constant, exportable, mean, reduced, stray_variance, variance
 from offmap.predictor import Predictor
 from offmap.sampling import Doubt
 
@@ -39,7 +39,7 @@ def to_casadi(
     function = exportable(doubt.function, "The doubt about the dynamics")
     spread = variance(casadi, function, z)
     if doubt.strayed is not None:
-        spread = spread + constant(casadi, doubt.strayed) ** 2
+        spread = spread + stray_variance(casadi, doubt.strayed, z)
     total = keep**2 @ spread
     if doubt.weights is not None and isinstance(gamma, DictionaryConstraint):
         moved = _moved(casadi, predictor, gamma, np.asarray(doubt.weights), x, values)

@@ -1,11 +1,12 @@
 """Gaussian processes in CasADi's terms: means, and variances of the function."""
 
+import math
 from typing import Any
 
 import jax
 import numpy as np
 
-from offmap.gp import AbstractGPs, AbstractKernel, IndependentGPs, InducedGPs
+from offmap.gp import AbstractGPs, AbstractKernel, IndependentGPs, InducedGPs, Strays
 from offmap.gp.kernels import RBF, ControlAffine, Cosine, Linear, Product, Sum
 from offmap.gp.straight import straight_terms, straight_variances
 from offmap.pseudometric import Reduction
@@ -76,12 +77,12 @@ def _affine_sum(
 ) -> Any:
     controls, others = _split(kernel, points.shape[1])
     v = np.concatenate([np.ones((len(points), 1)), points[:, controls]], axis=1)
-    smooth, straight, flat = np.exp(kernel.log_weights)
+    smooth, _, flat = np.exp(kernel.log_weights)
     weighted = alpha[:, None] * v
     parts = constant(casadi, flat * weighted.sum(axis=0))
     if others:
         state = casadi.vertcat(*(z[i] for i in others))
-        slopes = (straight * weighted).T @ (points[:, others] * np.exp(2 * kernel.log_slope))
+        slopes = (weighted.T @ points[:, others]) * np.asarray(kernel.slopes())
         bumps = casadi.exp(_exponent(casadi, kernel.log_lengthscale, state, points[:, others]))
         parts = (
             parts
@@ -124,6 +125,14 @@ def variance(casadi: Any, gps: AbstractGPs, x: Any) -> Any:
             left = casadi.sumsqr(constant(casadi, root) @ terms)
         outputs.append(casadi.fmax(left, 0))
     return casadi.vertcat(*outputs) * constant(casadi, scaling.y_scale) ** 2
+
+
+def stray_variance(casadi: Any, strays: Strays, x: Any) -> Any:
+    """`Strays.variance`."""
+    scaling = strays.scaling
+    z = (x - constant(casadi, scaling.x_mean)) / constant(casadi, scaling.x_scale)
+    terms = [math.prod((z[i] ** 2 for i in own), start=casadi.MX(1)) for own in strays.products]
+    return constant(casadi, strays.deviation) ** 2 @ casadi.vertcat(*terms)
 
 
 def _knowledge(gps: AbstractGPs, j: int) -> tuple[np.ndarray, np.ndarray | None]:
@@ -173,10 +182,10 @@ def _prior_variance(casadi: Any, kernel: AbstractKernel, z: Any) -> Any:
         return casadi.dot(slopes, z**2) + float(np.exp(2 * kernel.log_bias))
     if isinstance(kernel, ControlAffine):
         controls, others = _split(kernel, z.shape[0])
-        smooth, straight, flat = np.exp(np.asarray(kernel.log_weights))
-        slopes = np.exp(2 * np.asarray(kernel.log_slope))
-        line = sum(slope * z[i] ** 2 for slope, i in zip(slopes, others, strict=True))
-        parts = constant(casadi, smooth + flat) + constant(casadi, straight) * line
+        smooth, _, flat = np.exp(np.asarray(kernel.log_weights))
+        parts = constant(casadi, smooth + flat)
+        for slope, i in zip(np.asarray(kernel.slopes()).T, others, strict=True):
+            parts = parts + constant(casadi, slope) * z[i] ** 2
         return casadi.dot(parts, casadi.vertcat(1, *(z[i] ** 2 for i in controls)))
     assert isinstance(kernel, Sum | Product)
     first, second = (_prior_variance(casadi, k, z) for k in (kernel.first, kernel.second))
@@ -203,14 +212,15 @@ def _covariance(casadi: Any, kernel: AbstractKernel, z: Any, points: np.ndarray)
     if isinstance(kernel, ControlAffine):
         controls, others = _split(kernel, points.shape[1])
         v = np.concatenate([np.ones((len(points), 1)), points[:, controls]], axis=1)
-        smooth, straight, flat = np.exp(np.asarray(kernel.log_weights))
+        smooth, _, flat = np.exp(np.asarray(kernel.log_weights))
         state = casadi.vertcat(*(z[i] for i in others))
         control = casadi.vertcat(1, *(z[i] for i in controls))
-        slopes = points[:, others] * np.exp(2 * np.asarray(kernel.log_slope))
         exponent = _exponent(casadi, kernel.log_lengthscale, state, points[:, others])
-        bumps = (constant(casadi, smooth * v) @ control) * casadi.exp(exponent)
-        lines = (constant(casadi, straight * v) @ control) * (constant(casadi, slopes) @ state)
-        return bumps + lines + constant(casadi, flat * v) @ control
+        column = (constant(casadi, smooth * v) @ control) * casadi.exp(exponent)
+        for j, slopes in enumerate(np.asarray(kernel.slopes())):
+            lines = constant(casadi, v[:, j : j + 1] * points[:, others] * slopes) @ state
+            column = column + lines * control[j]
+        return column + constant(casadi, flat * v) @ control
     raise ValueError(
         f"A kernel must be known to be exported to CasADi; got {type(kernel).__name__}. Use rbf, "
         f"linear, cosine, rbf+linear, affine, bilinear or quadratic."

@@ -16,7 +16,7 @@ from offmap.gp.kernels import (
     kernel_named,
 )
 from offmap.gp.likelihood import log_marginal_likelihood
-from offmap.gp.misfit import strayed
+from offmap.gp.misfit import Strays, strayed
 from offmap.gp.posterior import IndependentGPs
 from offmap.gp.selection import choose_kernel, edge_errors
 from offmap.gp.straight import compact
@@ -33,6 +33,7 @@ __all__ = [
     "KernelName",
     "Linear",
     "Product",
+    "Strays",
     "Sum",
     "choose_kernel",
     "compact",

@@ -54,8 +54,8 @@ def open_minded(kernel: AbstractKernel, room: Float[Array, " q"]) -> AbstractKer
     assert isinstance(kernel, ControlAffine)
     smooth, straight, constant = kernel.log_weights
     rooms = jnp.log(room).reshape(len(straight), -1)  # of (1, u) and (1, x)
-    slope = jnp.maximum(kernel.log_slope, jnp.max(rooms[:, 1:], axis=0))
-    weights = smooth, jnp.maximum(straight, 0.0), jnp.maximum(constant, 2 * rooms[:, 0])
+    slope = jnp.maximum(0.5 * jnp.log(kernel.slopes()), rooms[:, 1:])
+    weights = smooth, jnp.zeros_like(straight), jnp.maximum(constant, 2 * rooms[:, 0])
     return eqx.tree_at(lambda k: (k.log_slope, k.log_weights), kernel, (slope, jnp.stack(weights)))
 
 

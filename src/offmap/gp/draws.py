@@ -166,14 +166,13 @@ def draw_prior(kernel: AbstractKernel, d: int, key: PRNGKeyArray) -> PriorDraw:
 
 def _draw_affine(kernel: ControlAffine, d: int, key: PRNGKeyArray) -> PriorDraw:
     spectrum, amplitude, line = jax.random.split(key, 3)
-    smooth, straight, constant = jnp.exp(0.5 * kernel.log_weights)
-    parts, free = smooth.shape[0], kernel.log_slope.shape[0]
+    smooth, _, constant = jnp.exp(0.5 * kernel.log_weights)
+    parts, free = smooth.shape[0], kernel.log_slope.shape[-1]
     waves = _WAVES if kernel.smooth else 0
     rate = jnp.exp(-kernel.log_lengthscale)
     frequencies = jax.random.normal(spectrum, (waves, free)) * rate[None]
     cosines, sines = smooth[None, :, None] * _amplitudes(amplitude, parts, waves)
-    slopes = straight[:, None] * jnp.exp(kernel.log_slope)[None]
-    scale = jnp.concatenate([constant[:, None], slopes], axis=1)
+    scale = jnp.concatenate([constant[:, None], jnp.sqrt(kernel.slopes())], axis=1)
     lines = scale * jax.random.normal(line, scale.shape)
     return PriorDraw(frequencies, cosines, sines, lines, kernel.controls, kernel.squares)
 

@@ -91,7 +91,8 @@ class ControlAffine(AbstractKernel):
     """
 
     log_lengthscale: Float[Array, " x"]
-    log_slope: Float[Array, " x"]
+    log_slope: Float[Array, "*parts x"]
+    """Of each input: shared by drift and controls, or one for each of them."""
     log_weights: Float[Array, "3 parts"]
     """Of RBF, linear and constant part, for the drift and for each control."""
     controls: tuple[int, ...] = eqx.field(static=True)
@@ -101,20 +102,33 @@ class ControlAffine(AbstractKernel):
     def __call__(self, a: Float[Array, "A d"], b: Float[Array, "B d"]) -> Float[Array, "A B"]:
         """Covariance of every pair."""
         (x, u), (y, v) = self.split(a), self.split(b)
-        line = (x * jnp.exp(2 * self.log_slope)[None]) @ y.T
         weights = jnp.exp(self.log_weights)[:, None, :]
         smooth, straight, constant = ((u * weight) @ v.T for weight in weights)
+        if self.log_slope.ndim == 1:
+            lines = straight * ((x * jnp.exp(2 * self.log_slope)[None]) @ y.T)
+        else:
+            size = jnp.sqrt(self.slopes())
+            lines = _flat_products(u, x, size) @ _flat_products(v, y, size).T
         if not self.smooth:
-            return straight * line + constant
+            return lines + constant
         rbf = RBF(self.log_lengthscale, jnp.zeros(()))(x, y)
-        return smooth * rbf + straight * line + constant
+        return smooth * rbf + lines + constant
 
     def variance(self, a: Float[Array, "A d"]) -> Float[Array, " A"]:
         """Covariance of every point with itself."""
         x, u = self.split(a)
-        line = x**2 @ jnp.exp(2 * self.log_slope)
         smooth, straight, constant = jnp.exp(self.log_weights) @ (u**2).T
-        return (smooth if self.smooth else 0.0) + straight * line + constant
+        if self.log_slope.ndim == 1:
+            lines = straight * (x**2 @ jnp.exp(2 * self.log_slope))
+        else:
+            lines = jnp.sum(u**2 * (x**2 @ self.slopes().T), axis=1)
+        return (smooth if self.smooth else 0.0) + lines + constant
+
+    def slopes(self) -> Float[Array, "parts x"]:
+        """Variance of the slope along each of the other inputs, for the drift and each control."""
+        straight = jnp.exp(self.log_weights[1])[:, None]
+        shape = (straight.shape[0], self.log_slope.shape[-1])
+        return straight * jnp.exp(2 * jnp.broadcast_to(self.log_slope, shape))
 
     def split(self, a: Float[Array, "A d"]) -> tuple[Float[Array, "A x"], Float[Array, "A parts"]]:
         """The other inputs x, and (1, u)."""
@@ -131,6 +145,13 @@ class ControlAffine(AbstractKernel):
 def other_inputs(d: int, controls: tuple[int, ...], squares: bool) -> tuple[int, ...]:
     """Which of d inputs controls are multiplied by: all others, or with `squares` all."""
     return tuple(i for i in range(d) if squares or i not in controls)
+
+
+def _flat_products(
+    u: Float[Array, "A parts"], x: Float[Array, "A x"], size: Float[Array, "parts x"]
+) -> Float[Array, "A q"]:
+    """Every entry of u times every entry of x, each with its size."""
+    return (u[:, :, None] * x[:, None, :] * size[None]).reshape(len(x), size.size)
 
 
 class Sum(AbstractKernel):

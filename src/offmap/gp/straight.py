@@ -96,10 +96,9 @@ def straight_variances(kernel: AbstractKernel) -> Float[Array, " q"]:
     if isinstance(kernel, Linear):
         return jnp.exp(2 * jnp.concatenate([kernel.log_bias[None], kernel.log_slope]))
     assert isinstance(kernel, ControlAffine)
-    smooth, straight, constant = jnp.exp(kernel.log_weights)
+    smooth, _, constant = jnp.exp(kernel.log_weights)
     constant = constant + smooth if kernel.smooth else constant  # a bump over no input
-    lines = straight[:, None] * jnp.exp(2 * kernel.log_slope)[None]
-    return jnp.concatenate([constant[:, None], lines], axis=1).reshape(-1)
+    return jnp.concatenate([constant[:, None], kernel.slopes()], axis=1).reshape(-1)
 
 
 def straight_coefficients(
