@@ -2,8 +2,8 @@
 """A real nano-drone, thirteen states: is p' = v found where nobody tells?
 
 Flights of a Crazyflie at 100 Hz: position p, quaternion q, velocity v, body rates w, four rotors.
-The search for equations finds it on every axis, with the tenth by which the logged velocity is too
-large sideways; docs/joints.md says what falls short.
+It is, on every axis, with the tenth by which the logged velocity is too large sideways;
+docs/joints.md says what falls short.
 """
 
 # %%
