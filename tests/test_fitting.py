@@ -74,6 +74,7 @@ def test_a_car_is_followed_to_steering_and_speed_that_no_drive_had():
     np.testing.assert_allclose(model.predict(x, u), true, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_controls_stand_alone_in_a_frame_where_they_predict_as_well():
     rng = np.random.default_rng(1)
     system = replace(unicycle(), f=car, control_names=("steering", "speed"))
@@ -139,6 +140,7 @@ def test_update_keeps_both_dynamics(model):
     np.testing.assert_allclose(updated.predict(x, u), model.predict(x, u), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_structure_found_on_a_subset_is_conditioned_on_everything(model):
     config = replace(Config.preset("default"), discovery_points=150, kernels=("affine",))
     thin = offmap.fit(model.dataset, config=config)

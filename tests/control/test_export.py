@@ -26,7 +26,7 @@ UNICYCLE, QUADROTOR = unicycle(), planar_quadrotor()
 CASES = [
     (UNICYCLE, "affine", "rbf", False),
     (UNICYCLE, "linear", "cosine", True),
-    (UNICYCLE, "quadratic", None, False),
+    pytest.param(UNICYCLE, "quadratic", None, False, marks=pytest.mark.slow),
     pytest.param(QUADROTOR, "rbf+linear", "dictionary", False, marks=pytest.mark.slow),
     (QUADROTOR, "affine", "dictionary", True),
 ]

@@ -28,7 +28,8 @@ def with_predictor(model, predictor):
 
 
 @pytest.fixture(
-    scope="module", params=["projected", pytest.param("soft", marks=pytest.mark.slow), "tangent"]
+    scope="module",
+    params=[*(pytest.param(f, marks=pytest.mark.slow) for f in ("projected", "soft")), "tangent"],
 )
 def constrained(request, model):
     form, reduction = request.param, model.predictor.dynamics.reduction

@@ -38,7 +38,7 @@ POINTS = jnp.array([[0.1, 0.2], [1.0, -1.5], [4.0, 3.0]])  # among the data, at 
     ("name", "form"),
     [
         ("bilinear", "exact"),
-        ("quadratic", "exact"),
+        pytest.param("quadratic", "exact", marks=pytest.mark.slow),
         pytest.param("affine", "extended", marks=pytest.mark.slow),
         pytest.param("rbf+linear", "induced", marks=pytest.mark.slow),
     ],

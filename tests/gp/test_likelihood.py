@@ -160,7 +160,9 @@ def test_the_inverse_by_blocks_is_the_inverse(monkeypatch):
         np.testing.assert_allclose((half + half.T) @ K, np.eye(size), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["linear", "bilinear", "quadratic"])
+@pytest.mark.parametrize(
+    "name", ["linear", "bilinear", pytest.param("quadratic", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("count", [5, 60])
 @pytest.mark.parametrize("noise", [1e-5, 0.3])
 def test_turned_data_are_as_likely_and_as_steep(name, count, noise):
