@@ -35,8 +35,8 @@ _TOGETHER = 2.0  # noise in x, which `noise` leaves out, adds up where equations
 _CONTRADICTS = 0.05  # radians between an equation and the accepted ones that it does not belong to
 _SAME_LAW = 0.7  # squared cosine between two equations about the same motions
 _ROUND_OFF = 1e-9  # of the entries of an equation: a smaller residual is none
-_RANK = 1e-4  # of what was left of a column, what depends on others but for that counts as them
-_NUISANCE = 1e-6
+_RANK = 1e-4  # columns that are others but for this share of their length are no further ones,
+_NUISANCE = 1e-6  # and among those whose part in a residual is taken out, but for this one
 _FOLDS = 10
 _BATCH = 500  # candidates examined at once,
 _SAMPLES = 200  # at about so many samples
@@ -199,6 +199,11 @@ def _unit_normals(
     at = features[:: max(1, len(features) // _SAMPLES)]
     terms = np.swapaxes(search.terms[used, :, :-1], 1, 2) @ at.T * scale[:, None]
     G = np.tensordot(weights[:, used], terms, 1).transpose(2, 0, 1)
+    return _unit(G)
+
+
+def _unit(G: Float[np.ndarray, "s c n"]) -> Float[np.ndarray, "s c n"]:
+    """Rows of length 1, or 0 where they are."""
     length = np.linalg.norm(G, axis=2, keepdims=True)
     return G / np.where(length > 0, length, 1.0)
 
@@ -274,10 +279,7 @@ def _independent(rows: np.ndarray, features: np.ndarray, xdot: np.ndarray) -> bo
     """Whether the rows are different constraints at a typical state."""
     if len(rows) > xdot.shape[1]:
         return False
-    G = normals(rows, features, xdot)
-    length = np.linalg.norm(G, axis=2, keepdims=True)
-    G = G / np.where(length > 0, length, 1.0)
-    smallest = np.linalg.svd(G, compute_uv=False)[:, -1]
+    smallest = np.linalg.svd(_unit(normals(rows, features, xdot)), compute_uv=False)[:, -1]
     return bool(np.median(smallest) > _INDEPENDENT)
 
 
