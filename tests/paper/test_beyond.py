@@ -15,7 +15,17 @@ from offmap.fitting import fit
 from offmap.gp import GPConfig
 from offmap.mlp import MLPConfig
 from offmap.paper import beyond
-from offmap.paper.beyond import COLUMNS, Cell, cells_folder, run_cell, simulate
+from offmap.paper.baselines import unavailable
+from offmap.paper.beyond import (
+    COLUMNS,
+    MODELS,
+    Cell,
+    Entry,
+    cells_folder,
+    gather,
+    run_entry,
+    simulate,
+)
 from offmap.paper.beyond_tables import save, tables
 from offmap.paper.cases import CASES
 from offmap.pseudometric import PseudometricConfig
@@ -40,12 +50,17 @@ QUICK = MLPConfig(members=2, width=8, depth=1, steps=50)
 @pytest.fixture(scope="module")
 def run():
     stages = []
-    record = run_cell(CELL, config=CONFIG, mlp=QUICK, case=SMALL, progress=stages.append)
-    return record, stages
+    entries = {}
+    for model in MODELS:
+        if model not in unavailable():
+            settings = {"config": CONFIG, "mlp": QUICK, "case": SMALL, "progress": stages.append}
+            entries[model] = run_entry(Entry(CELL, model), **settings)
+    (record,) = gather(entries.values())
+    return record, entries, stages
 
 
 def test_a_cell_has_every_column_or_the_reason_why_not(run):
-    record, _ = run
+    record, _, _ = run
     assert set(record["columns"]) | set(record["skipped"]) == set(COLUMNS)
     assert {"MLP/none", "MLP/approx", "least squares", "DGP/true"} <= set(record["columns"])
     for column, cell in record["columns"].items():
@@ -56,14 +71,14 @@ def test_a_cell_has_every_column_or_the_reason_why_not(run):
 
 
 def test_the_record_survives_json(run):
-    record, _ = run
+    record, _, _ = run
     text = json.dumps(record, allow_nan=False)
     assert json.loads(text) == record
     assert record["cell"] == asdict(CELL)
 
 
 def test_a_false_constraint_has_no_true_rows_to_compare_with(run):
-    record, _ = run
+    record, _, _ = run
     assert record["found"]["c_true"] == 0
     assert record["found"]["angle"] is None
     np.testing.assert_array_equal(record["errors"]["DGP/true"], record["errors"]["DGP/none"])
@@ -85,23 +100,31 @@ def test_judgement_measures_the_angle_to_the_true_rows():
 
 
 def test_progress_counts_every_stage(run):
-    _, stages = run
-    assert len(stages) == beyond.stage_count(CELL.trials)
+    _, entries, stages = run
+    assert len(stages) == beyond.stage_count(Entry(CELL, model) for model in entries)
 
 
 def test_equal_cells_and_only_they_have_equal_names():
     changes = ({}, {"trials": 2}, {"noise": 0.01}, {"declare_angles": False}, {"seed": 25})
-    assert len({replace(CELL, **change).stem for change in changes}) == len(changes)
-    assert replace(CELL).stem == CELL.stem
+    entries = [Entry(replace(CELL, **change), model) for change in changes for model in MODELS]
+    assert len({entry.stem for entry in entries}) == len(entries)
+    assert Entry(replace(CELL), "GP").stem == Entry(CELL, "GP").stem
+
+
+def test_unknown_models_are_refused():
+    with pytest.raises(ValueError, match="is one of DGP, GP, MLP"):
+        Entry(CELL, "SVM")
 
 
 def test_the_summary_gathers_the_finished_cells_of_a_family(run, tmp_path):
-    record, _ = run
+    record, entries, _ = run
     kept = Folder(cells_folder(tmp_path))
     for system, noise in (("tanh", 0.01), ("slip", 0.01), ("tanh", 0.0)):
         cell = replace(CELL, system=system, noise=noise)
-        kept.write(cell.stem, record | {"cell": asdict(cell)})
-    kept.write(replace(CELL, seed=25).stem, record)  # of another family: seed 2 is its beginning
+        for model, entry in entries.items():
+            kept.write(Entry(cell, model).stem, entry | {"cell": asdict(cell)})
+    other = replace(CELL, seed=25)  # of another family: seed 2 is its beginning
+    kept.write(Entry(other, "GP").stem, entries["GP"] | {"cell": asdict(other)})
     path = beyond.summarise(CELL.family, tmp_path)
     cells = json.loads(path.read_text())["cells"]
     assert [(c["cell"]["noise"], c["cell"]["system"]) for c in cells] == [
@@ -110,6 +133,7 @@ def test_the_summary_gathers_the_finished_cells_of_a_family(run, tmp_path):
         (0.01, "slip"),
     ]
     assert all("errors" not in cell for cell in cells)
+    assert all(cell["columns"] == record["columns"] for cell in cells)
     assert len(list(tables(cells))) == 4  # errors and discoveries at two levels
     text = save(path).read_text()
     assert "1.0% noise on all data" in text
@@ -117,23 +141,24 @@ def test_the_summary_gathers_the_finished_cells_of_a_family(run, tmp_path):
 
 
 def test_the_command_runs_what_is_missing_and_prints_all(run, tmp_path, monkeypatch, capsys):
-    record, _ = run
+    _, entries, _ = run
     asked = []
 
-    def running(cell, *, progress):
-        asked.append((cell.system, cell.noise, cell.preset))
-        return record | {"cell": asdict(cell)}
+    def running(entry, *, progress):
+        asked.append((entry.cell.system, entry.cell.noise, entry.model))
+        return entries[entry.model] | {"cell": asdict(entry.cell)}
 
-    monkeypatch.setattr(beyond, "run_cell", running)
-    ask = Reproduce("beyond", systems=("tanh", "disk"), noise=(0.01,), trials=1, out=tmp_path)
-    ask.run()
-    assert asked == [("tanh", 0.01, "default"), ("disk", 0.01, "default")]
-    replace(ask, noise=(0.0, 0.01)).run()
-    assert asked[2:] == [("tanh", 0.0, "default"), ("disk", 0.0, "default")]
-    printed = capsys.readouterr().out
-    assert "2 of 4 cases" in printed
+    monkeypatch.setattr(beyond, "run_entry", running)
+    ask = Reproduce("beyond", systems=("tanh",), models=("GP",), trials=1, out=tmp_path)
+    replace(ask, noise=(0.01,)).run()
+    assert asked == [("tanh", 0.01, "GP")]
+    replace(ask, noise=(0.0, 0.01), models=("GP", "DGP")).run()
+    assert asked[1:] == [("tanh", 0.0, "GP"), ("tanh", 0.0, "DGP"), ("tanh", 0.01, "DGP")]
+    assert "1 of 4 cases" in capsys.readouterr().out
+    replace(ask, noise=(0.01,), models=()).run()
+    assert {model for _, _, model in asked} == set(entries)
     summary = json.loads((tmp_path / "beyond-default-trials1-seed0.json").read_text())
-    assert len(summary["cells"]) == 4
+    assert [len(cell["seconds"]) for cell in summary["cells"]] == [2, len(entries)]
 
 
 def test_options_of_beyond_are_refused_elsewhere():

@@ -58,6 +58,9 @@ class Reproduce:
     noise: tuple[float, ...] = ()
     """Noise levels, as shares of each component's spread (beyond only); 0 0.001 0.01 0.05 if left
     out."""
+    models: tuple[str, ...] = ()
+    """Who predicts (beyond only): DGP, GP, MLP, "isotropic GP", ARD-GP, "least squares", PySINDy;
+    all that are installed if left out."""
     undeclared: bool = False
     """Do not tell which states are angles (unicycle, quadrotor and beyond)."""
     fresh: bool = False
@@ -84,10 +87,10 @@ class Reproduce:
                 f"Past commands are for ddr and car; got --history with {self.system}. Leave it "
                 f"out."
             )
-        if (self.systems or self.noise) and self.system != "beyond":
+        if (self.systems or self.noise or self.models) and self.system != "beyond":
             raise ValueError(
-                f"--systems and --noise are for beyond; got them with {self.system}. Leave them "
-                f"out."
+                f"--systems, --noise and --models are for beyond; got them with {self.system}. "
+                f"Leave them out."
             )
         if self.undeclared and self.system not in ("unicycle", "quadrotor", "beyond"):
             raise ValueError(
@@ -193,7 +196,18 @@ def _study(name: str, asked: Reproduce) -> "AbstractStudy":
 
 
 def _run_beyond(asked: Reproduce) -> None:
-    from offmap.paper.beyond import NOISE, Cell, cells_folder, run_cell, stage_count, summarise
+    from offmap.paper.baselines import unavailable
+    from offmap.paper.beyond import (
+        MODELS,
+        NOISE,
+        Cell,
+        Entry,
+        cells_folder,
+        gather,
+        run_entry,
+        stage_count,
+        summarise,
+    )
     from offmap.paper.beyond_tables import save, tables
     from offmap.paper.cases import CASES
 
@@ -203,14 +217,16 @@ def _run_beyond(asked: Reproduce) -> None:
         for noise in asked.noise or NOISE
         for system in asked.systems or CASES
     ]
+    models = asked.models or tuple(model for model in MODELS if model not in unavailable())
+    entries = [Entry(cell, model) for cell in cells for model in models]
     found = _sweep(
         asked,
-        run_cell,
-        {cell.stem: cell for cell in cells},
+        run_entry,
+        {entry.stem: entry for entry in entries},
         cells_folder(asked.out),
-        lambda waiting: len(waiting) * stage_count(trials),
+        stage_count,
     )
-    records = list(found.values())
+    records = gather(found.values())
     for rendered in tables(records):
         console.print(rendered)
     for reason in dict.fromkeys(why for record in records for why in record["skipped"].values()):

@@ -2,13 +2,13 @@
 
 The protocol is the paper's OOD row: offline trajectories from an inner box, one online trajectory
 outside it, and test rollouts of 100 steps from where that one ends. One cell is one system at one
-noise level; see `cases.noise_adder` for what noise means. Cells are independent of each other: they
-are the cases of a sweep.
+noise level; see `cases.noise_adder` for what noise means. One entry is one model in one cell: these
+are independent of each other, and the cases of a sweep.
 """
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,9 @@ from offmap.types import Progress, silent
 NOISE = (0.0, 0.001, 0.01, 0.05)
 """Levels of the tables, relative to the spread of each measured component."""
 
+MODELS = ("DGP", "GP", "MLP", *BASELINES)
+"""Who predicts: ours with retained inputs and with all, the neural ensemble, and others."""
+
 COLUMNS = (
     "DGP/approx",
     "DGP/none",
@@ -50,7 +53,7 @@ _RATIOS = (
     ("MLP/approx", "MLP/none"),
 )
 _OUTSIDE = ROWS[1]  # out of distribution; this noise is on all data instead
-_FIT_STAGES = 10  # data; pseudometric, dynamics and constraint of DGP, GP and MLP
+_FIT_STAGES = 3  # pseudometric, dynamics and constraint
 
 
 @dataclass(frozen=True)
@@ -87,68 +90,106 @@ class Cell:
 
     @property
     def stem(self) -> str:
-        """Name of the cell's file; equal cells, and only they, have equal names."""
+        """What the names of its files begin with; equal cells, and only they, have equal names."""
         return f"{self.family}-{self.system}-noise{self.noise:g}"
 
 
-def stage_count(trials: int) -> int:
-    """How often `run_cell` reports progress."""
-    return _FIT_STAGES + trials * (3 + len(BASELINES) - len(unavailable()))
+@dataclass(frozen=True)
+class Entry:
+    """One model in one cell."""
+
+    cell: Cell
+    model: str
+
+    def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise ValueError(
+                f"A model beyond the paper is one of {', '.join(MODELS)}; got {self.model!r}. "
+                f"Choose among them."
+            )
+
+    @property
+    def stem(self) -> str:
+        """Name of the entry's file."""
+        return f"{self.cell.stem}-{self.model.replace(' ', '_')}"
 
 
-def run_cell(
-    cell: Cell,
+def stage_count(entries: Iterable[Entry]) -> int:
+    """How often `run_entry` reports progress, for all of these."""
+    return sum(
+        1 + entry.cell.trials + (0 if entry.model in BASELINES else _FIT_STAGES)
+        for entry in entries
+    )
+
+
+def run_entry(
+    entry: Entry,
     *,
     config: Config | None = None,
     mlp: MLPConfig | None = None,
     case: Case | None = None,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """All columns of one cell, as a JSON record with every error.
+    """All columns of one model in one cell, as a JSON record with every error.
 
     Args:
-        cell: which one.
+        entry: which one.
         config: settings of our models instead of the cell's preset.
         mlp: settings of the neural ensemble.
         case: the system's protocol, if not that of `CASES`.
         progress: called as each stage begins.
     """
     began = time.perf_counter()
+    cell, name = entry.cell, entry.model
     case = case or CASES[cell.system]
     config = config or Config.preset(cell.preset)
-    progress(f"{cell.system} at {cell.noise:.1%} noise: simulating")
+
+    def say(stage: str) -> None:
+        progress(f"{cell.system} at {cell.noise:.1%} noise, {name}: {stage}")
+
+    say("simulating")
     offline, trials = simulate(case, cell)
-    runs = _Runs(cell, offline, trials, progress)
-    true = case.system.gamma if case.c else None
-    dgp = fit_variants("DGP", offline, {"true": true}, config, cell.seed, runs.say)
-    runs.score("DGP", dgp)
-    free = fit(
-        offline,
-        config=config,
-        sparsify=False,
-        project="none",
-        seed=cell.seed,
-        progress=lambda stage: runs.say(f"offline data, GP: {stage}"),
-    )
-    runs.score("GP", {"none": free})
-    networks = replace(config, dynamics=mlp or MLPConfig())
-    ensemble = fit_variants(
-        "DGP", offline, {}, networks, cell.seed, lambda stage: runs.say(f"networks, {stage}")
-    )
-    runs.score("MLP", ensemble)
-    for name in BASELINES:
-        if name not in unavailable():
-            runs.score_baseline(name)
-    errors = {column: runs.errors[column] for column in COLUMNS if column in runs.errors}
+    found = None
+    if name in BASELINES:
+        predicted = _baseline(name, offline, trials, say)
+    else:
+        variants = _variants(name, offline, case, config, mlp, cell.seed, say)
+        predicted = _predictions(name, variants, trials, say)
+        found = case.judge(variants["approx"]) if name == "DGP" else None
+    errors = {column: distances(trials, states).sum(axis=-1) for column, states in predicted}
     return {
         "cell": asdict(cell),
+        "model": name,
         "versions": versions(),
         "seconds": round(time.perf_counter() - began, 1),
         "samples": len(offline.samples()),
+        "found": found,
+        "errors": {column: one.tolist() for column, one in errors.items()},
+    }
+
+
+def gather(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records of entries, put together to one for each cell, with means and their ratios."""
+    cells: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        cells.setdefault(json.dumps(entry["cell"]), []).append(entry)
+    return [_gathered(own) for own in cells.values()]
+
+
+def _gathered(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """All entries of one cell as one record."""
+    every = {name: np.asarray(e) for entry in entries for name, e in entry["errors"].items()}
+    errors = {column: every[column] for column in COLUMNS if column in every}
+    missing = {model: why for model, why in unavailable().items() if model not in errors}
+    return {
+        "cell": entries[0]["cell"],
+        "versions": entries[0]["versions"],
+        "seconds": {entry["model"]: entry["seconds"] for entry in entries},
+        "samples": entries[0]["samples"],
         "columns": {column: statistics(found) for column, found in errors.items()},
-        "skipped": unavailable(),
+        "skipped": missing,
         "ratios": dict(_ratios(errors)),
-        "found": case.judge(dgp["approx"]),
+        "found": next((entry["found"] for entry in entries if entry["found"]), None),
         "errors": {column: found.tolist() for column, found in errors.items()},
     }
 
@@ -173,45 +214,52 @@ def simulate(case: Case, cell: Cell) -> tuple[Dataset, list[Trial]]:
     return replace(offline, trajectories=logs), trials
 
 
-class _Runs:
-    """Collects the errors of every column over the trials of a cell."""
+def _variants(
+    name: str,
+    offline: Dataset,
+    case: Case,
+    config: Config,
+    mlp: MLPConfig | None,
+    seed: int,
+    say: Progress,
+) -> dict[str, Model]:
+    """One of our models, fitted to offline data, with every constraint it is compared under."""
+    if name == "GP":
+        free = fit(offline, config=config, sparsify=False, project="none", seed=seed, progress=say)
+        return {"none": free}
+    if name == "MLP":
+        networks = replace(config, dynamics=mlp or MLPConfig())
+        return fit_variants("DGP", offline, {}, networks, seed, say)
+    true = case.system.gamma if case.c else None
+    return fit_variants("DGP", offline, {"true": true}, config, seed, say)
 
-    def __init__(
-        self, cell: Cell, offline: Dataset, trials: list[Trial], progress: Progress
-    ) -> None:
-        self.errors: dict[str, np.ndarray] = {}
-        self._where = f"{cell.system} at {cell.noise:.1%} noise"
-        self._offline, self._trials, self._progress = offline, trials, progress
 
-    def say(self, stage: str) -> None:
-        self._progress(f"{self._where}, {stage}")
+def _predictions(
+    name: str, variants: dict[str, Model], trials: list[Trial], say: Progress
+) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """Rollouts of the variants of one of our models, as columns NAME/variant."""
+    predicted: dict[str, list[np.ndarray]] = {}
+    for trial in _counted(trials, say):
+        for variant, states in predict_trial(variants, trial).items():
+            predicted.setdefault(f"{name}/{variant}", []).append(bounded(states))
+    return ((column, states) for column, states in predicted.items() if column in COLUMNS)
 
-    def score(self, name: str, variants: dict[str, Model]) -> None:
-        """Errors of the variants of one of our models, as columns NAME/variant."""
-        predicted: dict[str, list[np.ndarray]] = {}
-        for trial in self._counted(name):
-            for variant, states in predict_trial(variants, trial).items():
-                predicted.setdefault(f"{name}/{variant}", []).append(bounded(states))
-        for column, rollouts in predicted.items():
-            self._keep(column, rollouts)
 
-    def score_baseline(self, name: str) -> None:
-        """Errors of a baseline, fitted afresh for every trial."""
-        predicted = []
-        for trial in self._counted(name):
-            field = BASELINES[name](self._offline, trial.online)
-            predicted.append(
-                roll_out(field, trial.test_starts, trial.test_controls, self._offline.dt)
-            )
-        self._keep(name, predicted)
+def _baseline(
+    name: str, offline: Dataset, trials: list[Trial], say: Progress
+) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """Rollouts of a baseline, fitted afresh for every trial."""
+    predicted = []
+    for trial in _counted(trials, say):
+        field = BASELINES[name](offline, trial.online)
+        predicted.append(roll_out(field, trial.test_starts, trial.test_controls, offline.dt))
+    yield name, predicted
 
-    def _counted(self, name: str) -> Iterator[Trial]:
-        for i, trial in enumerate(self._trials):
-            self.say(f"{name}: trial {i + 1} of {len(self._trials)}")
-            yield trial
 
-    def _keep(self, column: str, states: list[np.ndarray]) -> None:
-        self.errors[column] = distances(self._trials, states).sum(axis=-1)
+def _counted(trials: list[Trial], say: Progress) -> Iterator[Trial]:
+    for i, trial in enumerate(trials):
+        say(f"trial {i + 1} of {len(trials)}")
+        yield trial
 
 
 def _ratios(errors: dict[str, np.ndarray]) -> Iterator[tuple[str, float]]:
@@ -223,11 +271,13 @@ def _ratios(errors: dict[str, np.ndarray]) -> Iterator[tuple[str, float]]:
 
 def summarise(family: str, directory: Path) -> Path:
     """Write DIR/FAMILY.json: all finished cells of a family, without the single errors."""
-    records = []
-    for path in sorted(cells_folder(directory).glob(f"{family}-*.json")):
-        record = json.loads(path.read_text("utf-8"))
+    entries = (
+        json.loads(path.read_text("utf-8"))
+        for path in sorted(cells_folder(directory).glob(f"{family}-*.json"))
+    )
+    records = gather(entries)
+    for record in records:
         del record["errors"]
-        records.append(record)
     order = list(CASES)
     records.sort(key=lambda r: (r["cell"]["noise"], order.index(r["cell"]["system"])))
     path = directory / f"{family}.json"
@@ -238,5 +288,5 @@ def summarise(family: str, directory: Path) -> Path:
 
 
 def cells_folder(directory: Path) -> Path:
-    """Where the records of cells are kept, as STEM.json each."""
+    """Where the records of entries are kept, as STEM.json each."""
     return directory / "cells"

@@ -49,6 +49,8 @@ def _discoveries(noise: float, records: list[dict[str, Any]]) -> Table:
         rendered.add_column(head)
     for record in records:
         found = record["found"]
+        if found is None:
+            continue
         in_frame = found["kept_in_tangent_frame"]
         rendered.add_row(
             record["cell"]["system"],
