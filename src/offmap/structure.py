@@ -11,6 +11,7 @@ from jaxtyping import Array
 from offmap.constraint import ConstraintFit, DictionaryConstraint
 from offmap.data import Dataset, Samples
 from offmap.dynamics import Dynamics, complete_dynamics, targets
+from offmap.frame_scale import commanded_scale
 from offmap.gp.verdict import level_with_best, root_mean
 from offmap.heldout import edge_error, rollout_error
 from offmap.model import Model, stage_keys
@@ -165,8 +166,9 @@ def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> tuple[Dynamics, st
     """Dynamics in the tangent frame of Γ, on the inputs that matter there; and their kernel."""
     dataset, config, key = model.dataset, model.config, stage_keys(model.seed).tangent
     samples = dataset.samples()
-    own = samples.x[samples.source == primary]
-    frame = tangent_frame(gamma, own, _periodic(dataset, gamma), _mentions(gamma))
+    own = samples.take(np.flatnonzero(samples.source == primary))
+    frame = tangent_frame(gamma, own.x, _periodic(dataset, gamma), _mentions(gamma))
+    frame = commanded_scale(frame, own.x, own.u, own.xdot)
     reduction = find_inputs(dataset, targets(samples, frame), primary, key, config).reduction
     dynamics, kernel, _ = fit_stage(dataset, reduction, frame, primary, key, config)
     return dynamics, kernel

@@ -78,7 +78,7 @@ class Pattern:
 
 
 class TangentFrame(eqx.Module):
-    """ẋ = b(x) + T(x) a: b is the admissible velocity nearest 0, T an orthonormal tangent basis.
+    """ẋ = b(x) + T(x) a: b is the admissible velocity nearest 0, T an orthogonal tangent basis.
 
     A basis chosen at each state by itself would jump. Here the basis at a fixed origin turns with
     an angle where the constraint does, and else is carried along the straight line to x, each step
@@ -101,13 +101,18 @@ class TangentFrame(eqx.Module):
     up to a further one, and coordinates of equal motions would differ from heading to heading."""
     pattern: Pattern | None = eqx.field(static=True, default=None)
     """The same in closed form, where there is one."""
+    measured: tuple[int, ...] = eqx.field(static=True, default=())
+    """States in whose rates alone each column of T has unit length (`frame_scale`); (): all."""
 
     def __call__(self, x: Float[Array, " n"]) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
         """T(x) and b(x)."""
-        return self.marched(x) if self.pattern is None else self.pattern(self.gamma(x))
+        basis, drift = self.marched(x) if self.pattern is None else self.pattern(self.gamma(x))
+        if self.measured:
+            basis = basis / jnp.sqrt(jnp.sum(basis[jnp.array(self.measured)] ** 2, axis=0))[None]
+        return basis, drift
 
     def marched(self, x: Float[Array, " n"]) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
-        """T(x) and b(x), by the march from the origin."""
+        """T(x) and b(x), by the march from the origin; T is orthonormal."""
         away = x - self.origin
         start = self.basis
         if self.turning is not None:
@@ -126,7 +131,8 @@ class TangentFrame(eqx.Module):
     def coordinates(self, x: Float[Array, " n"], xdot: Float[Array, " n"]) -> Float[Array, " r"]:
         """The a of a measured velocity; what it has outside the tangent space is left out."""
         basis, drift = self(x)
-        return basis.T @ (xdot - drift)
+        a = basis.T @ (xdot - drift)
+        return a / jnp.sum(basis**2, axis=0) if self.measured else a
 
 
 def tangent_frame(
@@ -147,20 +153,25 @@ def tangent_frame(
     c = jax.eval_shape(gamma, origin).shape[0]
     _, vectors = np.linalg.eigh(np.asarray(_projector_at(gamma, origin)))
     frame = TangentFrame(gamma, origin, _tidy(vectors[:, c:]), periodic)
-    away = _BEYOND * (x[:: max(1, len(x) // _PROBES)] - np.asarray(origin))
-    for k, angle in enumerate(periodic):  # all headings, in another order for each angle
-        turns = np.linspace(-np.pi, np.pi, len(away))
-        away[:, angle] = np.random.default_rng(k).permutation(turns)
-    turning = find_turning(gamma, origin, frame.basis, np.asarray(origin) + away, periodic)
+    far = far_states(frame, x)
+    turning = find_turning(gamma, origin, frame.basis, far, periodic)
     if turning is not None:
         frame = replace(frame, steps=1, turning=turning)
     else:
-        turn = float(np.max(np.asarray(_turns(frame, away))))
+        turn = float(np.max(np.asarray(_turns(frame, far - np.asarray(origin)))))
         frame = replace(frame, steps=int(np.clip(np.ceil(turn / _TURN), 1, _MOST_STEPS)))
     pattern = None if mentions is None else _pattern(frame, mentions)
     closed = replace(frame, pattern=pattern)
-    probes = np.asarray(origin) + away
-    return closed if pattern and float(_difference(frame, closed, probes)) < _SAME else frame
+    return closed if pattern and float(_difference(frame, closed, far)) < _SAME else frame
+
+
+def far_states(frame: TangentFrame, x: Float[np.ndarray, "N n"]) -> Float[np.ndarray, "P n"]:
+    """States twice as far from the frame's origin as the data, at all headings."""
+    away = _BEYOND * (x[:: max(1, len(x) // _PROBES)] - np.asarray(frame.origin))
+    for k, angle in enumerate(frame.periodic):  # in another order for each angle
+        turns = np.linspace(-np.pi, np.pi, len(away))
+        away[:, angle] = np.random.default_rng(k).permutation(turns)
+    return np.asarray(frame.origin) + away
 
 
 def _pattern(frame: TangentFrame, mentions: Bool[np.ndarray, "c n"]) -> Pattern | None:

@@ -72,6 +72,17 @@ def exported_frame(
     casadi: Any, frame: TangentFrame, gamma: Callable[[Any], Any], x: Any
 ) -> tuple[Any, Any]:
     """`TangentFrame.__call__`."""
+    basis, drift = _orthonormal_frame(casadi, frame, gamma, x)
+    if frame.measured:
+        length = casadi.sqrt(casadi.sum1(basis[list(frame.measured), :] ** 2))
+        basis = basis / casadi.repmat(length, basis.shape[0], 1)
+    return basis, drift
+
+
+def _orthonormal_frame(
+    casadi: Any, frame: TangentFrame, gamma: Callable[[Any], Any], x: Any
+) -> tuple[Any, Any]:
+    """The frame measured by all states."""
     if frame.pattern is not None:
         return _closed_form(casadi, frame.pattern, gamma(x))
     origin = constant(casadi, frame.origin)

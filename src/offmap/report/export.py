@@ -48,6 +48,7 @@ def _dynamics(dynamics: Dynamics) -> dict[str, Any]:
             "basis": _array(frame.basis),
             "periodic": list(frame.periodic),
             "steps": frame.steps,
+            "measured": list(frame.measured),
             "turning": None if frame.turning is None else asdict(frame.turning),
         },
     }

@@ -215,8 +215,15 @@ const offmapPredictor = (() => {
         const there = origin.map((v, i) => v + share * away[i]);
         columns = polish(projectColumns(columns, constraint(there)));
       }
+      if (spec.measured.length) columns = columns.map((column) => ofUnitLength(column, spec.measured));
       return [columns, project(new Float64Array(x.length), constraint(x))];
     };
+  }
+
+  /** A column scaled so that its components at these states have unit length. */
+  function ofUnitLength(column, states) {
+    const length = Math.sqrt(states.reduce((sum, i) => sum + column[i] ** 2, 0));
+    return column.map((v) => v / length);
   }
 
   /** Columns whose two components turn with an angle of the state. */
