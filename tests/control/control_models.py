@@ -9,6 +9,7 @@ from offmap.constraint.learned import Row
 from offmap.data import Dataset, Trajectory
 from offmap.dynamics import Dynamics, reduced_inputs, targets
 from offmap.features import Features
+from offmap.frame_scale import commanded_scale
 from offmap.gp import kernel_named
 from offmap.gp.expansion import Scaling
 from offmap.gp.posterior import condition
@@ -66,7 +67,10 @@ def predictor_of(system, dataset, kernel, constraint, framed, reduction=None, no
     mentions = None
     if isinstance(gamma, DictionaryConstraint):
         mentions = np.any(np.abs(np.asarray(gamma.weights)[:, :, :-1]) > 0, axis=1)
-    frame = tangent_frame(gamma, samples.x, angles, mentions) if framed else None
+    frame = None
+    if framed:
+        frame = tangent_frame(gamma, samples.x, angles, mentions)
+        frame = commanded_scale(frame, samples.x, samples.u, samples.xdot)
     reduction = reduction or Reduction.everything(names, Features(names, angles))
     z = reduced_inputs(samples, reduction)
     controls = reduction.rows_of(range(system.n, system.n + system.m))

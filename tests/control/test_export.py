@@ -19,9 +19,9 @@ from offmap.gp.kernels import Product, kernel_named
 from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.predictor import Predictor
 from offmap.sampling import find_doubt
-from offmap.systems import planar_quadrotor, unicycle
+from offmap.systems import planar_quadrotor, trailer, unicycle
 
-UNICYCLE, QUADROTOR = unicycle(), planar_quadrotor()
+UNICYCLE, QUADROTOR, TRAILER = unicycle(), planar_quadrotor(), trailer()
 
 CASES = [
     (UNICYCLE, "affine", "rbf", False),
@@ -29,6 +29,7 @@ CASES = [
     pytest.param(UNICYCLE, "quadratic", None, False, marks=pytest.mark.slow),
     pytest.param(QUADROTOR, "rbf+linear", "dictionary", False, marks=pytest.mark.slow),
     (QUADROTOR, "affine", "dictionary", True),
+    (TRAILER, "linear", "dictionary", True),  # whose frame is not measured by all states
 ]
 
 

@@ -1,6 +1,7 @@
 """The page in a real browser: it draws, asks for nothing, and computes what Python computes."""
 
 import json
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from offmap.gp.posterior import condition
 from offmap.predictor import Predictor
 from offmap.pseudometric import Reduction
 from offmap.report.export import NotExportable, export_variants
+from offmap.tangent import tangent_frame
 
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="needs Chromium and chromedriver (Debian: chromium-driver)"
@@ -227,6 +229,19 @@ def test_products_of_states_in_a_constraint_agree_with_python(evaluator):
     names = ("a", "b", "c", "d", "e")
     gps = random_gps(jax.random.key(1), kernel_named("rbf", 5), 5, 3)
     predictor = Predictor(Dynamics(Reduction.everything(names), gps), gamma)
+    x, u = rng.standard_normal((6, 3)), rng.standard_normal((6, 2))
+    expected = jax.vmap(predictor)(jnp.asarray(x), jnp.asarray(u))
+    np.testing.assert_allclose(evaluate(evaluator, predictor, x, u), expected, atol=1e-6)
+
+
+def test_a_frame_that_some_states_measure_agrees_with_python(evaluator):
+    rng = np.random.default_rng(4)
+    library = Library(("a", "b", "c"), ())
+    gamma = DictionaryConstraint(library, jnp.asarray(rng.normal(size=(1, len(library.labels), 4))))
+    frame = replace(tangent_frame(gamma, rng.normal(size=(50, 3)), ()), measured=(0, 2))
+    names = ("a", "b", "c", "d", "e")
+    gps = random_gps(jax.random.key(1), kernel_named("rbf", 5), 5, 2)
+    predictor = Predictor(Dynamics(Reduction.everything(names), gps, frame), gamma)
     x, u = rng.standard_normal((6, 3)), rng.standard_normal((6, 2))
     expected = jax.vmap(predictor)(jnp.asarray(x), jnp.asarray(u))
     np.testing.assert_allclose(evaluate(evaluator, predictor, x, u), expected, atol=1e-6)
