@@ -118,20 +118,24 @@ def _relative(error: np.ndarray, of: np.ndarray) -> float:
 
 
 def edge_error(
-    predictor: Predictor, samples: Samples, primary: int, by_trajectory: bool = False
+    predictor: Predictor,
+    samples: Samples,
+    primary: int,
+    by_trajectory: bool = False,
+    along: tuple[int, ...] = (),
 ) -> Float[np.ndarray, " G"]:
     """Mean squared one-step error at the outermost fifth of the primary source's samples.
 
     One number for each trajectory that has samples there; or, with `by_trajectory`, for every
-    trajectory, each left out with a fifth of the others. The regressor is conditioned again on the
-    rest, at its hyperparameters. Components of x' are measured in units of their spread.
+    trajectory, left out with others (`_folds`). The regressor is conditioned again on the rest, at
+    its hyperparameters. Components of x' are measured in units of their spread.
     """
     own = np.flatnonzero(samples.source == primary)
     own = own[:: max(1, len(own) // _POINTS)]
     spread = samples.xdot[own].std(axis=0)
     inputs, errors = np.concatenate([samples.x, samples.u], axis=1)[own], []
     if by_trajectory:
-        folds = [np.isin(samples.trajectory[own], far) for far in _folds(samples, own)]
+        folds = [np.isin(samples.trajectory[own], far) for far in _folds(samples, own, along)]
     else:
         folds = [edge_points(inputs)]
     for edge in folds:
@@ -140,7 +144,9 @@ def edge_error(
         predicted = at_each(refitted, outside.x, outside.u)
         error = (np.asarray(predicted) - outside.xdot) / np.where(spread > 0, spread, 1.0)
         errors.append(by_group(error, outside.trajectory))
-    return np.concatenate(errors)
+    if not along:
+        return np.concatenate(errors)
+    return _by_trajectory([np.unique(samples.trajectory[own[edge]]) for edge in folds], errors)
 
 
 def rollout_error(
@@ -149,19 +155,20 @@ def rollout_error(
     primary: int,
     integrator: Integrator,
     by_trajectory: bool = False,
+    along: tuple[int, ...] = (),
 ) -> Float[np.ndarray, " G"] | None:
     """Mean squared error of rollouts along each of the outermost fifth of the trajectories.
 
-    With `by_trajectory`, along every trajectory, each left out with a fifth of the others. The
-    regressor is conditioned again on the rest. Noise that hides a wrong constraint from the error
-    of one step averages out along a rollout. Components are measured by how far they move. None
-    where there are fewer than five trajectories, or where they are too short to roll out.
+    With `by_trajectory`, along every trajectory, left out with others (`_folds`). The regressor is
+    conditioned again on the rest. Noise that hides a wrong constraint from the error of one step
+    averages out along a rollout. Components are measured by how far they move. None where there are
+    fewer than five trajectories, or where they are too short to roll out.
     """
     samples = dataset.samples()
     own = np.flatnonzero(samples.source == primary)
-    folds = _folds(samples, own)
+    folds = _folds(samples, own, along)
     folds = [far[:_ROLLED] for far in (folds if by_trajectory else folds[-1:])]
-    every = np.concatenate(folds)
+    every = np.unique(np.concatenate(folds))
     lengths = (min(len(log.u), len(log.x) - 1) for log in (dataset.trajectories[i] for i in every))
     steps = min(_HORIZON, *lengths)
     if len(np.unique(samples.trajectory[own])) < 5 or steps < 5:
@@ -177,14 +184,35 @@ def rollout_error(
         states = np.asarray(_rollouts(refitted, true[:, 0], controls, dataset.dt, integrator))
         error = _apart(states, true, dataset) / np.where(moved > 0, moved, 1.0)
         errors.append(np.mean(error**2, axis=(1, 2)))
-    return np.concatenate(errors)
+    return _by_trajectory(folds, errors) if along else np.concatenate(errors)
 
 
-def _folds(samples: Samples, own: np.ndarray) -> list[np.ndarray]:
-    """Fifths of the trajectories, from those in the middle of the data to the outermost."""
-    inputs = np.concatenate([samples.x, samples.u], axis=1)[own]
-    codes = groups_by_reach(inputs, samples.trajectory[own])
-    return [fold for fold in np.array_split(codes, min(_HELD_OUT, len(codes))) if len(fold)]
+def _folds(samples: Samples, own: np.ndarray, along: tuple[int, ...] = ()) -> list[np.ndarray]:
+    """Fifths of the trajectories, from those in the middle of the data to the outermost.
+
+    With `along`, two halves for each of these states, split at the median: what depends on such a
+    state has to extrapolate from one half to the other. Fifths of drives that were all made in one
+    place would not ask that, and what suits the place would look best.
+    """
+    trajectory = samples.trajectory[own]
+    if not along:
+        inputs = np.concatenate([samples.x, samples.u], axis=1)[own]
+        codes = groups_by_reach(inputs, trajectory)
+        return [fold for fold in np.array_split(codes, min(_HELD_OUT, len(codes))) if len(fold)]
+    codes, index = np.unique(trajectory, return_inverse=True)
+    folds: list[np.ndarray] = []
+    for state in along:
+        mean = np.bincount(index, samples.x[own, state]) / np.bincount(index)
+        folds += [np.sort(half) for half in np.array_split(codes[np.argsort(mean)], 2)]
+    return folds
+
+
+def _by_trajectory(
+    folds: list[np.ndarray], errors: list[Float[np.ndarray, " F"]]
+) -> Float[np.ndarray, " G"]:
+    """Mean error of each trajectory over the folds that it is in."""
+    _, index = np.unique(np.concatenate(folds), return_inverse=True)
+    return np.bincount(index, np.concatenate(errors)) / np.bincount(index)
 
 
 def _apart(a: np.ndarray, b: np.ndarray, dataset: Dataset) -> np.ndarray:

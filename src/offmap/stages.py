@@ -1,6 +1,6 @@
 """The stages that are run in the coordinates of the data and again in those of a frame."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from offmap.features import Features
 from offmap.gp import GPConfig, choose_kernel
 from offmap.gp.kernels import KernelName
 from offmap.gp.selection import edge_points
+from offmap.gp.verdict import level_with_best
 from offmap.mlp import MLPConfig
 from offmap.pseudometric import Reduction
 from offmap.sparsity import Sparsity, find_sparsity
@@ -25,8 +26,23 @@ from offmap.tangent import TangentFrame
 
 _LEVEL = 1.05  # errors within this ratio count as equal
 _FLOOR = 3e-4  # errors below this share of the outputs' spread leave nothing to improve
-_Choice = tuple[GPConfig | MLPConfig, tuple[int, ...] | None, dict[str, float]]
-"""GP settings with the kernel that best extrapolates, what it is affine in, all scores."""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Settings with the kernel that best extrapolates to held-out data."""
+
+    settings: GPConfig | MLPConfig
+    affine_in: tuple[int, ...] | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+    """Errors of all kernels; empty where there was none to choose."""
+    errors: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """Of the one chosen, by held-out groups."""
+
+    @property
+    def score(self) -> float:
+        """Held-out error of the kernel chosen."""
+        return float(np.sqrt(np.mean(self.errors)))
 
 
 def find_inputs(
@@ -67,19 +83,27 @@ def fit_stage(
     where they predict held-out data as well: `find_inputs` judges by bumps, and a kernel that suits
     the controls may leave nothing for a state to explain.
     """
-    settings, affine_in, scores = choice = _choose(dataset, reduction, frame, primary, key, config)
-    if frame is not None and scores and config.sparsify and _score(choice) > _FLOOR:
+    choice = _choose(dataset, reduction, frame, primary, key, config)
+    if frame is not None and choice.scores and config.sparsify and choice.score > _FLOOR:
         alone = reduction.only(range(dataset.n, dataset.n + dataset.m))
         if 0 < len(alone.names) < len(reduction.names):
             other = _choose(dataset, alone, frame, primary, key, config, edge_of=reduction)
-            if _score(other) <= _LEVEL * _score(choice):
-                reduction, (settings, affine_in, scores) = alone, other
+            if _as_good(other, choice, config):
+                reduction, choice = alone, other
     samples = thinned(dataset.samples(), primary, key, config.discovery_points)
+    settings = choice.settings
     kernel = settings.kernel if isinstance(settings, GPConfig) else ""
     dynamics = fit_dynamics(
-        samples, reduction, key=key, config=settings, frame=frame, affine_in=affine_in
+        samples, reduction, key=key, config=settings, frame=frame, affine_in=choice.affine_in
     )
-    return dynamics, kernel, scores
+    return dynamics, kernel, choice.scores
+
+
+def _as_good(fewer: _Choice, more: _Choice, config: Config) -> bool:
+    """Whether fewer inputs predict held-out data as well; of few drives, unless clearly worse."""
+    if by_trajectory(config):
+        return "fewer" in level_with_best({"more": more.errors, "fewer": fewer.errors}, _FLOOR)
+    return fewer.score <= _LEVEL * more.score
 
 
 def thinned(samples: Samples, primary: int, key: Array, most: int | None) -> Samples:
@@ -103,15 +127,15 @@ def _choose(
 ) -> _Choice:
     """Which kernel suits the inputs kept; the edge is that of the inputs `edge_of` keeps."""
     if isinstance(config.dynamics, MLPConfig):
-        return config.dynamics, None, {}
+        return _Choice(config.dynamics)
     if len(config.kernels) == 1:
-        return replace(config.dynamics, kernel=config.kernels[0]), None, {}
+        return _Choice(replace(config.dynamics, kernel=config.kernels[0]))
     kernels = config.kernels if frame is not None else _without_squares(config.kernels)
     samples = dataset.samples()
     own = np.flatnonzero(samples.source == primary)
     own = own[np.asarray(jax.random.permutation(key, len(own)))[: config.selection_points]]
     groups = samples.trajectory[own] if by_trajectory(config) else None
-    kernel, affine_in, scores = choose_kernel(
+    found = choose_kernel(
         reduced_inputs(samples, reduction)[own],
         targets(samples, frame)[own],
         kernels,
@@ -121,8 +145,9 @@ def _choose(
         groups=groups,
         edge=edge_points(reduced_inputs(samples, edge_of or reduction)[own], groups),
     )
-    settings = replace(config.dynamics, kernel=kernel)
-    return settings, affine_in, {str(name): score for name, score in scores.items()}
+    settings = replace(config.dynamics, kernel=found.name)
+    scores = {str(name): score for name, score in found.scores.items()}
+    return _Choice(settings, found.affine_in, scores, found.errors)
 
 
 def _without_squares(kernels: tuple[KernelName, ...]) -> tuple[KernelName, ...]:
@@ -132,13 +157,6 @@ def _without_squares(kernels: tuple[KernelName, ...]) -> tuple[KernelName, ...]:
     world these come multiplied by sines, and a quadratic would go astray where there are no data.
     """
     return tuple(name for name in kernels if name != "quadratic") or kernels
-
-
-def _score(choice: _Choice) -> float:
-    """Held-out error of the kernel chosen."""
-    settings, _, scores = choice
-    assert isinstance(settings, GPConfig)
-    return scores[settings.kernel]
 
 
 def by_trajectory(config: Config) -> bool:

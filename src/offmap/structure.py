@@ -24,7 +24,9 @@ from offmap.types import Gamma
 
 _SOFT_POINTS = 3000  # beyond, a variance for every prediction costs too much
 _FAR = 1.25  # times the error of the best: any projection takes some noise away
+_FIRM = ("projected", "tangent")  # structures that obey a constraint to the letter
 _SOME = 2  # equations, of which some may be of use where all are not
+_DRIVES = 4  # of which one half can tell about the other
 _FLOOR = 1e-4  # held-out errors below this share of the spread of x' count as equal
 
 
@@ -49,15 +51,19 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
     }
     if len(samples) > _SOFT_POINTS:
         del candidates["soft"]
+    along = _done_without(candidates, model, primary)
     edge = {
-        name: edge_error(candidate, samples, primary, by_trajectory(model.config))
+        name: edge_error(candidate, samples, primary, by_trajectory(model.config), along)
         for name, candidate in candidates.items()
     }
     scores = root_mean(edge)
-    rolled = _rolled_out(candidates, model, primary) if max(scores.values()) > _FLOOR else {}
-    rollouts = root_mean(rolled)
+    settled = max(scores.values()) <= _FLOOR
+    rolled = {} if settled else _rolled_out(candidates, model, primary, along)
     best = _most_structure(edge, rolled, none_first=_is_learned(model, gamma))
-    choices = replace(model.choices, structure=scores, rollouts=rollouts, used=best)
+    across = tuple(model.dataset.state_names[i] for i in along)
+    choices = replace(
+        model.choices, structure=scores, rollouts=root_mean(rolled), used=best, across=across
+    )
     model = replace(model, choices=choices)
     if best != "tangent":
         chosen = candidates[best]
@@ -75,7 +81,7 @@ def constrain_by(model: Model, found: ConstraintFit) -> Model:
     them would cost the model what the others are good for.
     """
     constrained = constrain(replace(model, constraint_fit=found), found.gamma)
-    if constrained.predictor.gamma is not None or found.c < _SOME or not model.config.tangent:
+    if constrained.choices.used in _FIRM or found.c < _SOME or not model.config.tangent:
         return constrained
     primary, kept = model.dataset.sources.index(model.primary), list[int]()
     before = _judged(Predictor(model.world, None), model, primary)
@@ -89,7 +95,7 @@ def constrain_by(model: Model, found: ConstraintFit) -> Model:
         return constrained
     fewer = found.only(kept)
     again = constrain(replace(model, constraint_fit=fewer), fewer.gamma)
-    if again.predictor.gamma is None:
+    if again.choices.used not in _FIRM:
         return constrained
     assert found.equations is not None
     left_out = tuple(str(found.equations[i]) for i in range(found.c) if i not in kept)
@@ -103,7 +109,7 @@ def _judged(predictor: Predictor, model: Model, primary: int) -> list[np.ndarray
 
 
 def _rolled_out(
-    candidates: dict[str, Predictor], model: Model, primary: int
+    candidates: dict[str, Predictor], model: Model, primary: int, along: tuple[int, ...] = ()
 ) -> dict[str, np.ndarray]:
     """Errors of held-out rollouts, where trajectories are long enough to tell."""
     dataset = model.dataset
@@ -114,10 +120,25 @@ def _rolled_out(
             primary,
             model.config.integrator,
             by_trajectory(model.config),
+            along,
         )
         for name, candidate in candidates.items()
     }
     return {name: error for name, error in errors.items() if error is not None}
+
+
+def _done_without(candidates: dict[str, Predictor], model: Model, primary: int) -> tuple[int, ...]:
+    """States that the tangent frame does without, where whole drives are held out.
+
+    Drives in one place do not tell whether a model that sees the place holds elsewhere: those on
+    either side of their middle are then predicted from the others.
+    """
+    samples, names = model.dataset.samples(), model.dataset.state_names
+    drives = len(np.unique(samples.trajectory[samples.source == primary]))
+    if not by_trajectory(model.config) or drives < _DRIVES:
+        return ()
+    world, frame = (candidates[of].dynamics.reduction.names for of in ("projected", "tangent"))
+    return tuple(names.index(name) for name in world if name in names and name not in frame)
 
 
 def _is_learned(model: Model, gamma: Gamma) -> bool:

@@ -24,6 +24,8 @@ class Choices:
     """Where pseudometric and Gaussian process kept different inputs: who was right."""
     rollouts: dict[str, float] = field(default_factory=dict)
     """Error of the same along held-out trajectories; empty where one step decides."""
+    across: tuple[str, ...] = ()
+    """States at whose middle drives were split for both, one half to predict the other."""
     kernel: str = ""
     """The kernel of the dynamics; of two that extrapolate equally well, the simpler."""
     tangent_kernel: str = ""
@@ -85,6 +87,9 @@ def summarise(
         lines.append(f"structure   {_ranked(choices.structure, choices.used)}")
         if choices.rollouts:
             lines.append(f"            (held-out rollouts: {_listed(choices.rollouts)})")
+        if choices.across:
+            split = ", ".join(choices.across)
+            lines.append(f"            (drives on either side in {split}, from the others)")
     if retained.tangent is not None:
         lines.append(
             f"tangent     dynamics along the constraint depend on {', '.join(retained.tangent)}"

@@ -13,7 +13,8 @@ N = 60
 
 
 def chosen(x, y, seed, config=CONFIG):
-    name, _, scores = choose_kernel(x, y, CANDIDATES, key=jax.random.key(seed), config=config)
+    found = choose_kernel(x, y, CANDIDATES, key=jax.random.key(seed), config=config)
+    name, scores = found.name, found.scores
     return name, scores
 
 
@@ -89,8 +90,8 @@ def test_units_of_the_outputs_do_not_decide():
 
 def test_one_candidate_needs_no_contest():
     x = np.zeros((2, 1))
-    name, *_ = choose_kernel(x, x, ("linear",), key=jax.random.key(0), config=CONFIG)
-    assert name == "linear"
+    found = choose_kernel(x, x, ("linear",), key=jax.random.key(0), config=CONFIG)
+    assert found.name == "linear"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_controls_alone_may_enter_by_their_product(turn, right):
     # Affine in both, these kernels would be linear; a car turns by its speed times its steering.
     steering, speed = np.random.default_rng(0).uniform([[-2], [0.3]], [[2], [1.5]], (2, 120))
     y = np.stack([speed, speed * turn(steering)], axis=1)
-    name, affine_in, scores = choose_kernel(
+    found = choose_kernel(
         np.stack([steering, speed], axis=1),
         y,
         ("linear", "bilinear", "affine", "rbf+linear"),
@@ -108,10 +109,10 @@ def test_controls_alone_may_enter_by_their_product(turn, right):
         config=GPConfig(),
         controls=(0, 1),
     )
-    assert name == right
-    assert scores[right] < 0.2 * scores["linear"]
+    assert found.name == right
+    assert found.scores[right] < 0.2 * found.scores["linear"]
     if right == "affine":
-        assert affine_in == (1,)
+        assert found.affine_in == (1,)
 
 
 def test_rates_that_drive_each_other_take_the_quadratic_kernel():
@@ -121,12 +122,12 @@ def test_rates_that_drive_each_other_take_the_quadratic_kernel():
     y = tau + w[:, [1, 2, 0]] * w[:, [2, 0, 1]] * [0.3, -0.5, 0.2] - 0.1 * w**2
     x = np.concatenate([w, tau], axis=1)
     kernels = ("linear", "bilinear", "quadratic", "rbf+linear")
-    name, _, scores = choose_kernel(
+    found = choose_kernel(
         x, y, kernels, key=jax.random.key(0), config=GPConfig(), controls=(3, 4, 5)
     )
-    assert name == "quadratic"
-    assert scores["quadratic"] < 1e-6
-    assert "rbf+linear" not in scores
+    assert found.name == "quadratic"
+    assert found.scores["quadratic"] < 1e-6
+    assert "rbf+linear" not in found.scores
 
 
 # --- the edge

@@ -289,7 +289,7 @@ def _fit_row(
         else Reduction.everything(metric.names)
     )
     z = x @ np.asarray(reduction.matrix).T
-    kernel, *_ = choose_kernel(z, labels, config.kernels, key=key, config=config.gp)
+    kernel = choose_kernel(z, labels, config.kernels, key=key, config=config.gp).name
     source = np.zeros(len(x), dtype=int)
     gps = fit_gps(z, labels, source, key=key, config=replace(config.gp, kernel=kernel))
     return Row(reduction, gps, kernel)

@@ -117,7 +117,7 @@ def fit_projector(
     )
     reduction = found.reduction
     z = np.asarray(at_each(reduction, space.x))
-    kernel, *_ = choose_kernel(z, entries, _KERNELS, key=gp_key, config=config.gp)
+    kernel = choose_kernel(z, entries, _KERNELS, key=gp_key, config=config.gp).name
     source = np.zeros(len(z), dtype=int)
     gps = fit_gps(z, entries, source, key=gp_key, config=replace(config.gp, kernel=kernel))
     gamma = ProjectorConstraint(reduction, gps, jnp.asarray(units), space.c)

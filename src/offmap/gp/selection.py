@@ -1,7 +1,7 @@
 """Choose a kernel by how well it extrapolates, not by how well it explains."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +19,19 @@ _STATIONARY = ("rbf",)  # kernels that know no trend
 _AFFINE = ("bilinear", "affine")  # kernels in which some inputs enter affinely
 _LEVEL, _CHANCE = 1.05, 3.0  # ratio and standard errors by which these must be better than others
 _FLOOR = 1e-6  # errors below this share of the outputs' spread leave nothing to improve
+
+
+@dataclass(frozen=True)
+class ChosenKernel:
+    """The kernel that best extrapolates."""
+
+    name: KernelName
+    affine_in: tuple[int, ...]
+    """Inputs in which it is affine."""
+    scores: dict[KernelName, float]
+    """Root mean square error of every candidate that was tried."""
+    errors: Float[np.ndarray, " G"]
+    """Mean squared errors of this one, by held-out groups in the order of their codes."""
 
 
 def edge_points(x: Float[np.ndarray, "N d"], groups: np.ndarray | None = None) -> np.ndarray:
@@ -60,11 +73,10 @@ def choose_kernel(
     controls: tuple[int, ...] = (),
     groups: np.ndarray | None = None,
     edge: np.ndarray | None = None,
-) -> tuple[KernelName, tuple[int, ...], dict[KernelName, float]]:
-    """The candidate that best predicts the edge of the data from its middle, and all scores.
+) -> ChosenKernel:
+    """The candidate that best predicts the edge of the data from its middle.
 
-    Between the two, the inputs in which it is affine. `edge` says which points are held out; None:
-    the outermost.
+    `edge` says which points are held out; None: the outermost.
 
     The score is the root mean square error at the held-out edge, over all outputs, each measured
     in units of its spread. The likelihood would be a worse judge: it prefers kernels that explain
@@ -72,7 +84,7 @@ def choose_kernel(
     apart, the simpler wins, and once one leaves nothing to improve, the rest are not tried.
     """
     if len(candidates) == 1:
-        return candidates[0], controls, {candidates[0]: 0.0}
+        return ChosenKernel(candidates[0], controls, {candidates[0]: 0.0}, np.zeros(1))
     edge = edge_points(x, groups) if edge is None else edge
     source = np.zeros(int(np.sum(~edge)), dtype=int)
     # Outputs of a row of Γ share a scale: one that is zero up to round-off must not decide.
@@ -91,10 +103,11 @@ def choose_kernel(
             controls=split,
         )
         error = (np.asarray(at_each(gps, x[edge])) - y[edge]) / spread
-        outer = by_group(error, None if groups is None else groups[edge])
         if groups is None:
-            return outer
-        return np.concatenate([outer, _inside_errors(gps, x, y, groups, edge, spread)])
+            return by_group(error, None)
+        errors = _inside_errors(gps, x, y, groups, edge, spread)
+        errors[np.isin(np.unique(groups), groups[edge])] = by_group(error, groups[edge])
+        return errors
 
     for name in candidates:
         if name == "quadratic" and x.shape[1] == len(controls):
@@ -109,7 +122,8 @@ def choose_kernel(
             break
     scores = root_mean(errors)
     winner = next(name for name in candidates if name in _level(errors))
-    return winner, affine_in[winner], {name: scores[name] for name in candidates if name in scores}
+    tried = {name: scores[name] for name in candidates if name in scores}
+    return ChosenKernel(winner, affine_in[winner], tried, errors[winner])
 
 
 def _splits(d: int, controls: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
@@ -145,15 +159,18 @@ def _inside_errors(
 ) -> Float[np.ndarray, " G"]:
     """Errors on the groups that are not at the edge, left out in turn, at fixed hyperparameters.
 
-    Few groups are at the edge; these tell whether a difference there is chance.
+    Few groups are at the edge, whose errors are left at 0; these tell whether a difference there is
+    chance.
     """
-    errors = []
+    codes = np.unique(groups)
+    errors = np.zeros(len(codes))
     inner = groups_by_reach(x[~edge], groups[~edge])
     for fold in np.array_split(inner, min(_FOLDS, len(inner))):
         out = np.isin(groups, fold)
         mean = at_each(gps.conditioned(x[~out], y[~out]), jnp.asarray(x[out]))
-        errors.append(by_group((np.asarray(mean) - y[out]) / spread, groups[out]))
-    return np.concatenate(errors)
+        own = by_group((np.asarray(mean) - y[out]) / spread, groups[out])
+        errors[np.isin(codes, fold)] = own
+    return errors
 
 
 def by_group(error: Float[np.ndarray, "E p"], groups: np.ndarray | None) -> Float[np.ndarray, " G"]:
