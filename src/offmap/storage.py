@@ -45,7 +45,7 @@ from offmap.gp.straight import StraightMean
 from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.pseudometric import Pseudometric, PseudometricConfig, Reduction
 from offmap.summary import Choices
-from offmap.tangent import Pattern, TangentFrame
+from offmap.tangent import Guide, Pattern, TangentFrame
 from offmap.turning import Turning
 
 FORMAT = "offmap model"
@@ -68,7 +68,7 @@ register(Config, ConstraintConfig, GPConfig, PseudometricConfig, Choices, Datase
 register(RBF, Linear, Cosine, ControlAffine, Sum, Product, Scaling, IndependentGPs)
 register(InducedGPs, Knowledge, StraightMean)
 register(MLPConfig, MLPEnsemble)
-register(Features, Reduction, Pseudometric, Dynamics, TangentFrame, Pattern, Turning)
+register(Features, Reduction, Pseudometric, Dynamics, TangentFrame, Pattern, Guide, Turning)
 register(ConstraintFit, NormalSpace, Equation, Row, LearnedConstraint)
 register(DictionaryConstraint, Library, ProjectorConstraint)
 

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from offmap.calls import at_each
 from offmap.constraint import ConstraintFit, DictionaryConstraint
 from offmap.data import Dataset, Samples
 from offmap.dynamics import Dynamics, complete_dynamics, targets
-from offmap.frame_scale import commanded_scale
+from offmap.gauge import commanded_gauge
 from offmap.gp.verdict import level_with_best, root_mean
 from offmap.heldout import edge_error, rollout_error
 from offmap.model import Model, stage_keys
@@ -188,17 +189,17 @@ def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> tuple[Dynamics, st
     dataset, config, key = model.dataset, model.config, stage_keys(model.seed).tangent
     samples = dataset.samples()
     own = samples.take(np.flatnonzero(samples.source == primary))
-    frame = tangent_frame(gamma, own.x, _periodic(dataset, gamma), _mentions(gamma))
-    frame = commanded_scale(frame, own.x, own.u, own.xdot)
+    frame = tangent_frame(gamma, own.x, _periodic(dataset, gamma), _mentions(gamma, own.x))
+    frame = commanded_gauge(frame, own.x, own.u, own.xdot)
     reduction = find_inputs(dataset, targets(samples, frame), primary, key, config).reduction
     dynamics, kernel, _ = fit_stage(dataset, reduction, frame, primary, key, config)
     return dynamics, kernel
 
 
-def _mentions(gamma: Gamma) -> np.ndarray | None:
-    """Which entries of G are ever other than 0, where equations say so."""
+def _mentions(gamma: Gamma, x: np.ndarray) -> np.ndarray:
+    """Which entries of G are ever other than 0: as equations say, or at the states seen."""
     if not isinstance(gamma, DictionaryConstraint):
-        return None
+        return np.any(np.asarray(at_each(gamma, x))[:, :, :-1] != 0, axis=0)
     return np.any(np.asarray(gamma.weights)[:, :, :-1] != 0, axis=1)
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from offmap.constraint.library import Library
 from offmap.projection import project, tangent_projector, tangential
 from offmap.turning import Turning, find_turning
 from offmap.types import Gamma
@@ -44,22 +45,28 @@ class Pattern:
     """Of the cross product, as the basis at the origin has it."""
 
     def __call__(
-        self, gamma: Float[Array, "c q"]
+        self, gamma: Float[Array, "c q"], pull: Float[Array, " n"] | None = None
     ) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
-        """T and b for one Γ."""
+        """T and b for one Γ; b is the admissible velocity nearest `pull`, if not nearest 0."""
         n = gamma.shape[1] - 1
-        drift = [jnp.zeros(())] * n
-        for row, state in self.told:
-            drift[state] = -self._left(gamma, row, drift) / gamma[row, state]
+        rest, drift = self.rest(gamma)
         if not self.rows:
             return self._basis([], n), jnp.stack(drift)
-        G = [[gamma[row, state] for state in self.states] for row in self.rows]
-        g = jnp.stack([self._left(gamma, row, drift) for row in self.rows])
-        rest = jnp.concatenate([jnp.stack([jnp.stack(row) for row in G]), g[:, None]], axis=1)
-        nearest = project(jnp.zeros(len(self.states)), rest)
+        wanted = jnp.zeros(n) if pull is None else pull
+        nearest = project(wanted[jnp.array(self.states)], rest)
         for k, state in enumerate(self.states):
             drift[state] = nearest[k]
+        G = [[gamma[row, state] for state in self.states] for row in self.rows]
         return self._basis(cross_product(G), n), jnp.stack(drift)
+
+    def rest(self, gamma: Float[Array, "c q"]) -> tuple[Float[Array, "d s"], list[Array]]:
+        """The rows left, over the states left, and the rates that the others tell."""
+        drift = [jnp.zeros(())] * (gamma.shape[1] - 1)
+        for row, state in self.told:
+            drift[state] = -self._left(gamma, row, drift) / gamma[row, state]
+        columns = [gamma[jnp.array(self.rows, int), state] for state in self.states]
+        left = [self._left(gamma, row, drift) for row in self.rows]
+        return jnp.stack([*columns, jnp.stack(left)], axis=1) if left else jnp.zeros((0, 1)), drift
 
     def _left(self, gamma: Array, row: int, drift: list[Array]) -> Array:
         """What the rates told so far leave of a row."""
@@ -75,6 +82,21 @@ class Pattern:
                     column[state] = self.sign * d / length
             columns.append(jnp.stack(column))
         return jnp.stack(columns, axis=1)
+
+
+class Guide(eqx.Module):
+    """A direction as a sum of library terms, which tells how long and which way a column is."""
+
+    library: Library
+    sums: Float[Array, "n k"]
+    column: int = eqx.field(static=True)
+    """Of T, which it guides."""
+
+    def __call__(self, x: Float[Array, " n"], basis: Float[Array, "n r"]) -> Float[Array, "n r"]:
+        """The basis whose column is the projection of the direction onto what it was."""
+        own = basis[:, self.column]
+        along = own @ (self.sums @ self.library(x)) / (own @ own)
+        return basis.at[:, self.column].set(along * own)
 
 
 class TangentFrame(eqx.Module):
@@ -102,13 +124,22 @@ class TangentFrame(eqx.Module):
     pattern: Pattern | None = eqx.field(static=True, default=None)
     """The same in closed form, where there is one."""
     measured: tuple[int, ...] = eqx.field(static=True, default=())
-    """States in whose rates alone each column of T has unit length (`frame_scale`); (): all."""
+    """States in whose rates alone each column of T has unit length (`gauge`); (): all."""
+    pull: Float[Array, " n"] | None = None
+    """The velocity that b is to be nearest to, such as that of free fall; None: 0."""
+    guide: Guide | None = None
+    """Length and sense of one column, where they are not those that the rows of Γ give it."""
 
     def __call__(self, x: Float[Array, " n"]) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
         """T(x) and b(x)."""
-        basis, drift = self.marched(x) if self.pattern is None else self.pattern(self.gamma(x))
+        if self.pattern is None:
+            basis, drift = self.marched(x)
+        else:
+            basis, drift = self.pattern(self.gamma(x), self.pull)
         if self.measured:
             basis = basis / jnp.sqrt(jnp.sum(basis[jnp.array(self.measured)] ** 2, axis=0))[None]
+        if self.guide is not None:
+            basis = self.guide(x, basis)
         return basis, drift
 
     def marched(self, x: Float[Array, " n"]) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
@@ -126,13 +157,14 @@ class TangentFrame(eqx.Module):
 
         shares = jnp.arange(1, self.steps + 1) / self.steps
         basis, _ = jax.lax.scan(lambda basis, share: (march(basis, share), None), start, shares)
-        return basis, project(jnp.zeros_like(x), self.gamma(x))
+        wanted = jnp.zeros_like(x) if self.pull is None else self.pull
+        return basis, project(wanted, self.gamma(x))
 
     def coordinates(self, x: Float[Array, " n"], xdot: Float[Array, " n"]) -> Float[Array, " r"]:
         """The a of a measured velocity; what it has outside the tangent space is left out."""
         basis, drift = self(x)
         a = basis.T @ (xdot - drift)
-        return a / jnp.sum(basis**2, axis=0) if self.measured else a
+        return a / jnp.sum(basis**2, axis=0) if self.measured or self.guide else a
 
 
 def tangent_frame(

@@ -9,7 +9,7 @@ from offmap.constraint.learned import Row
 from offmap.data import Dataset, Trajectory
 from offmap.dynamics import Dynamics, reduced_inputs, targets
 from offmap.features import Features
-from offmap.frame_scale import commanded_scale
+from offmap.gauge import commanded_gauge
 from offmap.gp import kernel_named
 from offmap.gp.expansion import Scaling
 from offmap.gp.posterior import condition
@@ -70,7 +70,7 @@ def predictor_of(system, dataset, kernel, constraint, framed, reduction=None, no
     frame = None
     if framed:
         frame = tangent_frame(gamma, samples.x, angles, mentions)
-        frame = commanded_scale(frame, samples.x, samples.u, samples.xdot)
+        frame = commanded_gauge(frame, samples.x, samples.u, samples.xdot)
     reduction = reduction or Reduction.everything(names, Features(names, angles))
     z = reduced_inputs(samples, reduction)
     controls = reduction.rows_of(range(system.n, system.n + system.m))

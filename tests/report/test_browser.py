@@ -19,7 +19,7 @@ from offmap.gp.posterior import condition
 from offmap.predictor import Predictor
 from offmap.pseudometric import Reduction
 from offmap.report.export import NotExportable, export_variants
-from offmap.tangent import tangent_frame
+from offmap.tangent import Guide, tangent_frame
 
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="needs Chromium and chromedriver (Debian: chromium-driver)"
@@ -234,11 +234,13 @@ def test_products_of_states_in_a_constraint_agree_with_python(evaluator):
     np.testing.assert_allclose(evaluate(evaluator, predictor, x, u), expected, atol=1e-6)
 
 
-def test_a_frame_that_some_states_measure_agrees_with_python(evaluator):
+def test_a_frame_in_another_gauge_agrees_with_python(evaluator):
     rng = np.random.default_rng(4)
     library = Library(("a", "b", "c"), ())
     gamma = DictionaryConstraint(library, jnp.asarray(rng.normal(size=(1, len(library.labels), 4))))
-    frame = replace(tangent_frame(gamma, rng.normal(size=(50, 3)), ()), measured=(0, 2))
+    frame = tangent_frame(gamma, rng.normal(size=(50, 3)), ())
+    guide = Guide(library, jnp.asarray(rng.normal(size=(3, len(library.labels)))), 1)
+    frame = replace(frame, measured=(0, 2), guide=guide, pull=jnp.asarray(rng.normal(size=3)))
     names = ("a", "b", "c", "d", "e")
     gps = random_gps(jax.random.key(1), kernel_named("rbf", 5), 5, 2)
     predictor = Predictor(Dynamics(Reduction.everything(names), gps, frame), gamma)

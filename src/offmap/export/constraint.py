@@ -5,7 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from offmap.constraint import DictionaryConstraint, LearnedConstraint, ProjectorConstraint
+from offmap.constraint import (
+    DictionaryConstraint,
+    LearnedConstraint,
+    Library,
+    ProjectorConstraint,
+)
 from offmap.export.gps import constant, exportable, mean, reduced
 from offmap.tangent import POLISH, Pattern, TangentFrame, cross_product
 from offmap.types import Gamma
@@ -45,11 +50,16 @@ def exported_gamma(
 
 def equations(casadi: Any, gamma: DictionaryConstraint, weights: list[Any], x: Any) -> Any:
     """`DictionaryConstraint.__call__`; weights, one matrix for each row, may be symbols."""
-    trig = [x[i] for i in gamma.library.trigonometric]
-    plain = [x[i] for i in gamma.library.plain]
-    single = [1, *plain, *(casadi.sin(a) for a in trig), *(casadi.cos(a) for a in trig)]
-    phi = casadi.vertcat(*single, *(single[i] * single[j] for i, j in gamma.library.pairs))
+    phi = _terms(casadi, gamma.library, x)
     return casadi.vertcat(*((row.T @ phi).T for row in weights))
+
+
+def _terms(casadi: Any, library: Library, x: Any) -> Any:
+    """`Library.__call__`."""
+    trig = [x[i] for i in library.trigonometric]
+    plain = [x[i] for i in library.plain]
+    single = [1, *plain, *(casadi.sin(a) for a in trig), *(casadi.cos(a) for a in trig)]
+    return casadi.vertcat(*single, *(single[i] * single[j] for i, j in library.pairs))
 
 
 def orthonormal_rows(casadi: Any, gamma: Any) -> Any:
@@ -76,6 +86,12 @@ def exported_frame(
     if frame.measured:
         length = casadi.sqrt(casadi.sum1(basis[list(frame.measured), :] ** 2))
         basis = basis / casadi.repmat(length, basis.shape[0], 1)
+    if frame.guide is not None:
+        k, sums = frame.guide.column, constant(casadi, frame.guide.sums)
+        direction, own = sums @ _terms(casadi, frame.guide.library, x), basis[:, k]
+        guided = casadi.dot(own, direction) / casadi.sumsqr(own) * own
+        columns = [guided if i == k else basis[:, i] for i in range(basis.shape[1])]
+        basis = casadi.horzcat(*columns)
     return basis, drift
 
 
@@ -84,7 +100,7 @@ def _orthonormal_frame(
 ) -> tuple[Any, Any]:
     """The frame measured by all states."""
     if frame.pattern is not None:
-        return _closed_form(casadi, frame.pattern, gamma(x))
+        return _closed_form(casadi, frame.pattern, gamma(x), frame.pull)
     origin = constant(casadi, frame.origin)
     away = x - origin
     turned = casadi.atan2(casadi.sin(away), casadi.cos(away))
@@ -98,10 +114,19 @@ def _orthonormal_frame(
         for _ in range(POLISH):
             basis = basis @ (1.5 * casadi.DM.eye(basis.shape[1]) - 0.5 * basis.T @ basis)
     assert normal is not None
-    return basis, -normal[:, :-1].T @ normal[:, -1]
+    return basis, _nearest(casadi, frame.pull, normal)
 
 
-def _closed_form(casadi: Any, pattern: Pattern, gamma: Any) -> tuple[Any, Any]:
+def _nearest(casadi: Any, wanted: Any, normal: Any) -> Any:
+    """The velocity nearest to the one wanted (None: 0) that orthonormal rows allow."""
+    G, g = normal[:, :-1], normal[:, -1]
+    if wanted is None:
+        return -G.T @ g
+    wanted = constant(casadi, wanted)
+    return wanted - G.T @ (G @ wanted + g)
+
+
+def _closed_form(casadi: Any, pattern: Pattern, gamma: Any, pull: Any) -> tuple[Any, Any]:
     """`Pattern.__call__`."""
     n = gamma.shape[1] - 1
     drift: list[Any] = [0] * n
@@ -121,7 +146,8 @@ def _closed_form(casadi: Any, pattern: Pattern, gamma: Any) -> tuple[Any, Any]:
             )
         )
         normal = orthonormal_rows(casadi, rest)
-        nearest = -normal[:, :-1].T @ normal[:, -1]
+        wanted = None if pull is None else np.asarray(pull)[list(pattern.states)]
+        nearest = _nearest(casadi, wanted, normal)
         crossed = cross_product(G)
         length = casadi.sqrt(casadi.sumsqr(casadi.vertcat(*crossed)))
         for k, state in enumerate(pattern.states):

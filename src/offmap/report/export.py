@@ -12,6 +12,7 @@ from offmap.gp import AbstractGPs, AbstractKernel
 from offmap.predictor import Predictor
 from offmap.pseudometric import Reduction
 from offmap.regressor import AbstractRegressor
+from offmap.tangent import Guide
 from offmap.types import Gamma
 
 
@@ -49,9 +50,17 @@ def _dynamics(dynamics: Dynamics) -> dict[str, Any]:
             "periodic": list(frame.periodic),
             "steps": frame.steps,
             "measured": list(frame.measured),
+            "pull": None if frame.pull is None else _array(frame.pull),
+            "guide": None if frame.guide is None else _guide(frame.guide),
             "turning": None if frame.turning is None else asdict(frame.turning),
         },
     }
+
+
+def _guide(guide: Guide) -> dict[str, Any]:
+    """A direction has the form of one row of equations."""
+    sums = DictionaryConstraint(guide.library, guide.sums.T[None])
+    return {"column": guide.column, "direction": _gamma(sums)}
 
 
 def _gamma(gamma: Gamma) -> dict[str, Any]:

@@ -204,6 +204,8 @@ const offmapPredictor = (() => {
   function tangentFrame(spec) {
     const constraint = gamma(spec.gamma), origin = decode(spec.origin);
     const start = transpose(decode(spec.basis)); // columns
+    const pull = spec.pull && decode(spec.pull);
+    const direction = spec.guide && gamma(spec.guide.direction);
     return (x) => {
       const away = x.map((v, i) => {
         const d = v - origin[i];
@@ -216,7 +218,12 @@ const offmapPredictor = (() => {
         columns = polish(projectColumns(columns, constraint(there)));
       }
       if (spec.measured.length) columns = columns.map((column) => ofUnitLength(column, spec.measured));
-      return [columns, project(new Float64Array(x.length), constraint(x))];
+      if (direction) {
+        const own = columns[spec.guide.column];
+        const along = dot(own, direction(x)[0]) / dot(own, own);
+        columns[spec.guide.column] = own.map((v) => v * along);
+      }
+      return [columns, project(pull ? Float64Array.from(pull) : new Float64Array(x.length), constraint(x))];
     };
   }
 

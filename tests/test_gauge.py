@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from offmap.calls import at_each
-from offmap.frame_scale import commanded_scale
+from offmap.gauge import commanded_gauge
 from offmap.systems import bicycle, planar_quadrotor, rolling_disk, trailer, unicycle
 from offmap.tangent import TangentFrame, tangent_frame
 
@@ -27,7 +27,7 @@ def frames_of(system, noise=0.0):
     x, u, xdot = motions(system, noise=noise)
     angles = tuple(system.state_names.index(name) for name in system.angles)
     frame = tangent_frame(system.gamma, x, angles)
-    return frame, commanded_scale(frame, x, u, xdot)
+    return frame, commanded_gauge(frame, x, u, xdot)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01, 0.1])
@@ -79,7 +79,7 @@ def test_a_state_that_alone_moves_along_a_direction_measures_it():
     angles = tuple(TRAILER.state_names.index(name) for name in TRAILER.angles)
     frame = tangent_frame(TRAILER.gamma, x, angles)
     xdot[:, 2] = np.random.default_rng(1).normal(size=len(xdot))
-    scaled = commanded_scale(frame, x, u, xdot)
+    scaled = commanded_gauge(frame, x, u, xdot)
     assert 2 in (scaled.measured or range(4))
     basis, _ = at_each(replace(scaled), x)
     assert np.all(np.isfinite(np.asarray(basis)))

@@ -1,0 +1,165 @@
+"""Which of many equivalent tangent frames: the one whose coordinates are what is commanded.
+
+A constraint says which motions are possible, not in what units, nor from where, to measure them. An
+orthonormal frame whose origin is the slowest motion measures by all states and from rest. But
+
+- a falling quadrotor does not rest: with gravity left out, its coordinate is thrust alone;
+- the axle of a tractor moves at the speed that is commanded, while the rates of all states together
+  also depend on how its trailer swings: measured by the tractor alone, the coordinate is the speed;
+- equations that hold in every attitude may all vanish in one, beyond which the direction that they
+  leave open has turned about: a short sum for that direction, where there is one, tells which way.
+
+Each is taken where it makes the coordinates easier to explain by the controls alone.
+"""
+
+from dataclasses import replace
+from itertools import combinations_with_replacement
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from offmap.calls import at_each
+from offmap.constraint import DictionaryConstraint
+from offmap.tangent import Guide, Pattern, TangentFrame, far_states
+
+_DEGREE = 3  # of the polynomials in u that a coordinate may be
+_ROWS = 10  # samples for each unknown; with fewer, the polynomials are lines
+_GAIN = 0.8  # most of the unexplained variance that a change of gauge may leave
+_SHORT = 0.5  # least length of a column, as a share of its greatest
+_FLOOR = 1e-12  # unexplained shares below this leave nothing to improve
+_POINTS = 500  # at which sums are fitted
+_NULL = 0.02  # a singular value below this share of the next is taken for 0
+_SAME = 1e-6  # a guide that changes columns by less is of no use
+
+
+def commanded_gauge(
+    frame: TangentFrame,
+    x: Float[np.ndarray, "N n"],
+    u: Float[np.ndarray, "N m"],
+    xdot: Float[np.ndarray, "N n"],
+) -> TangentFrame:
+    """The frame whose coordinates of the motions xdot are best explained by the controls u."""
+    explained, _ = np.linalg.qr(_polynomials(u))
+
+    def unexplained(frame: TangentFrame) -> float:
+        return _unexplained(np.asarray(at_each(frame.coordinates, x, xdot)), explained)
+
+    def better(frame: TangentFrame, other: TangentFrame | None) -> TangentFrame:
+        if other is None or unexplained(other) > _GAIN * unexplained(frame):
+            return frame
+        return other
+
+    pattern = frame.pattern
+    if pattern is not None and pattern.rows:
+        frame = better(frame, _with_pull(frame, pattern, x))
+        guided = _with_guide(frame, pattern, x)
+        if guided is not None and unexplained(guided) <= unexplained(frame) / _GAIN:
+            return guided
+    return _measured_by_fewer(frame, x, xdot, explained)
+
+
+def _unexplained(a: Float[np.ndarray, "N r"], explained: Float[np.ndarray, "N k"]) -> float:
+    """Share of the coordinates' variance that is outside the span of some functions of u."""
+    a = a - a.mean(axis=0)
+    spread = np.sum(a**2, axis=0)
+    left = np.sum((a - explained @ (explained.T @ a)) ** 2, axis=0)
+    return float(np.mean(left / np.where(spread > 0, spread, 1.0)))
+
+
+def _with_pull(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> TangentFrame | None:
+    """The frame with a constant motion that all rows allow as its origin, such as free fall."""
+    rest = np.asarray(_rest(frame, pattern, x[:: max(1, len(x) // _POINTS)]))
+    G, g = rest[:, :, :-1].reshape(-1, len(pattern.states)), rest[:, :, -1].ravel()
+    if not np.any(g):
+        return None
+    pull = np.zeros(x.shape[1])
+    pull[list(pattern.states)] = np.linalg.lstsq(G, -g, rcond=None)[0]
+    return replace(frame, pull=jax.device_put(pull))
+
+
+def _with_guide(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> TangentFrame | None:
+    """The frame whose open direction has the length and the sense of a sum of library terms.
+
+    The sum is the one at a right angle to all rows at all states, where there is no other.
+    """
+    if not isinstance(frame.gamma, DictionaryConstraint):
+        return None
+    some = x[:: max(1, len(x) // _POINTS)]
+    weights = np.asarray(frame.gamma.weights)[list(pattern.rows)]
+    used = np.flatnonzero(np.any(weights != 0, axis=(0, 2)))
+    G = np.asarray(_rest(frame, pattern, some))[:, :, :-1]
+    phi = np.asarray(at_each(frame.gamma.library, some))[:, used]
+    size = np.sqrt(np.mean(phi**2, axis=0))
+    unknowns = len(pattern.states) * len(used)
+    across = np.einsum("pcs,pk->pcsk", G, phi / size).reshape(-1, unknowns)
+    _, singular, vectors = np.linalg.svd(across, full_matrices=False)
+    if unknowns < 2 or len(singular) < unknowns or singular[-1] > _NULL * singular[-2]:
+        return None
+    sums = np.zeros((x.shape[1], weights.shape[1]))
+    sums[np.ix_(np.array(pattern.states), used)] = vectors[-1].reshape(-1, len(used)) / size
+    column = pattern.free.index(-1)
+    direction = np.asarray(at_each(frame.gamma.library, some)) @ sums.T
+    own = np.asarray(at_each(frame, some)[0])[:, :, column]
+    along = np.sum(direction * own, axis=1)
+    sums *= np.sign(np.median(along)) / np.sqrt(np.mean(along**2))
+    guided = replace(frame, guide=Guide(frame.gamma.library, jax.device_put(sums), column))
+    far = far_states(frame, x)
+    changed = np.asarray(at_each(guided, far)[0]) - np.asarray(at_each(frame, far)[0])
+    return guided if np.max(np.abs(changed)) > _SAME else None
+
+
+def _rest(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> np.ndarray:
+    """What the rates that are told leave of the other rows of Γ, at each state."""
+    return np.asarray(_rest_at(frame.gamma, pattern, x))
+
+
+@eqx.filter_jit
+def _rest_at(gamma, pattern, x):
+    return jax.vmap(lambda x: pattern.rest(gamma(x))[0])(x)
+
+
+def _measured_by_fewer(
+    frame: TangentFrame, x: np.ndarray, xdot: np.ndarray, explained: np.ndarray
+) -> TangentFrame:
+    """The frame measured by those states whose rates make its coordinates functions of u.
+
+    States are left out one after the other, as long as that explains the coordinates better and no
+    column comes near vanishing, at any heading and well beyond the data.
+    """
+    basis, far = at_each(frame, x)[0], at_each(frame, far_states(frame, x))[0]
+    squares, far_squares = np.asarray(basis) ** 2, np.asarray(far) ** 2
+    a = np.asarray(at_each(frame.coordinates, x, xdot))
+    n, r = squares.shape[1:]
+
+    def unexplained(states: list[int]) -> float:
+        return _unexplained(a * np.sqrt(np.sum(squares[:, states], axis=1)), explained)
+
+    def vanishes(states: list[int]) -> bool:
+        length = np.sqrt(np.sum(far_squares[:, states], axis=1))
+        return bool(np.any(length.min(axis=0) <= _SHORT * length.max(axis=0)))
+
+    kept = list(range(n))
+    share = unexplained(kept)
+    while len(kept) > r and share > _FLOOR:
+        fewer = [[i for i in kept if i != out] for out in kept]
+        shares = {tuple(states): unexplained(states) for states in fewer if not vanishes(states)}
+        best = min(shares, key=lambda states: shares[states], default=None)
+        if best is None or shares[best] > _GAIN * share:
+            break
+        kept, share = list(best), shares[best]
+    return frame if len(kept) == n else replace(frame, measured=tuple(kept))
+
+
+def _polynomials(u: Float[np.ndarray, "N m"]) -> Float[np.ndarray, "N terms"]:
+    """All products of up to three controls, in units of their spread."""
+    spread = u.std(axis=0)
+    scaled = (u - u.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    one = np.ones((len(u), 1))
+    for degree in range(_DEGREE, 0, -1):
+        factors = np.concatenate([one, scaled], axis=1)
+        chosen = list(combinations_with_replacement(range(factors.shape[1]), degree))
+        if degree == 1 or _ROWS * len(chosen) <= len(u):
+            return np.prod(factors[:, np.array(chosen)], axis=2)
+    return one
