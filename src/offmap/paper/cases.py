@@ -161,7 +161,7 @@ CASES = {
     "bicycle": Case(
         _wheeled(bicycle()), frozenset({"theta", "delta", "v"}), frozenset({"delta", "v"})
     ),
-    "trailer": Case(_wheeled(trailer()), frozenset({"theta", "psi", "omega", "v"})),
+    "trailer": Case(_wheeled(trailer()), frozenset({"theta", "psi", "omega", "v"}), _COMMANDS),
     "disk": Case(
         _wheeled(rolling_disk()),
         frozenset({"theta", "omega", "spin"}),
@@ -175,6 +175,7 @@ CASES = {
     "quadrotor3d": Case(
         _SPACE,
         frozenset(_SPACE.system.state_names[3:] + _SPACE.system.control_names),
+        frozenset(_SPACE.system.state_names[10:] + _SPACE.system.control_names),
     ),
 }
 """tanh: with a heading-dependent gain; tanh0: without it."""
