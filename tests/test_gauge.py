@@ -1,4 +1,4 @@
-"""Which states a tangent frame is measured by: those whose rates are commanded."""
+"""The gauge of a tangent frame: what it is measured by and from, so that it says what is told."""
 
 from dataclasses import replace
 
@@ -8,11 +8,19 @@ import numpy as np
 import pytest
 
 from offmap.calls import at_each
+from offmap.constraint import DictionaryConstraint, Library
 from offmap.gauge import commanded_gauge
-from offmap.systems import bicycle, planar_quadrotor, rolling_disk, trailer, unicycle
+from offmap.systems import (
+    bicycle,
+    planar_quadrotor,
+    quadrotor3d,
+    rolling_disk,
+    trailer,
+    unicycle,
+)
 from offmap.tangent import TangentFrame, tangent_frame
 
-TRAILER = trailer()
+TRAILER, PLANAR, SPACE = trailer(), planar_quadrotor(), quadrotor3d()
 
 
 def motions(system, count=300, noise=0.0):
@@ -41,7 +49,7 @@ def test_a_tractor_is_measured_without_its_trailer(noise):
 
 @pytest.mark.parametrize(
     "system",
-    [unicycle(), planar_quadrotor(), bicycle(), rolling_disk()],
+    [unicycle(), bicycle(), rolling_disk()],
     ids=lambda system: system.name,
 )
 @pytest.mark.parametrize("noise", [0.0, 0.05])
@@ -83,3 +91,77 @@ def test_a_state_that_alone_moves_along_a_direction_measures_it():
     assert 2 in (scaled.measured or range(4))
     basis, _ = at_each(replace(scaled), x)
     assert np.all(np.isfinite(np.asarray(basis)))
+
+
+# --- from where
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_a_quadrotor_is_measured_from_free_fall(noise):
+    x, u, xdot = motions(PLANAR, noise=noise)
+    mentions = np.any(np.asarray(jax.vmap(PLANAR.gamma)(x))[:, :, :-1] != 0, axis=0)
+    frame = tangent_frame(PLANAR.gamma, x, (2,), mentions)
+    falling = commanded_gauge(frame, x, u, xdot)
+    assert not falling.measured
+    np.testing.assert_allclose(falling.pull[3:5], [0, -9.81], atol=1e-9)
+    far = np.random.default_rng(2).uniform(-9, 9, x.shape)
+    motion = np.asarray(jax.vmap(PLANAR.f)(far, u))
+    a = np.asarray(at_each(falling.coordinates, far, motion))
+    straight = np.concatenate([u, np.ones((len(u), 1))], axis=1)
+    _, left, *_ = np.linalg.lstsq(straight, a, rcond=None)
+    np.testing.assert_allclose(left, 0, atol=1e-18)  # of the controls alone, in any attitude
+    basis, drift = at_each(falling, far)
+    np.testing.assert_allclose(drift + np.einsum("bnr,br->bn", basis, a), motion, atol=1e-9)
+
+
+# --- which way
+
+
+def cross_rows():
+    """That v' + g is along the body's axis, by two rows that vanish where this is level."""
+    library = Library(
+        SPACE.state_names, (), (), tuple((i, j) for i in range(4, 8) for j in range(4, 8) if i <= j)
+    )
+    place = {label: k for k, label in enumerate(library.labels)}
+    up = [
+        {"qx·qz": 2.0, "qw·qy": 2.0},
+        {"qy·qz": 2.0, "qw·qx": -2.0},
+        {"qw²": 1.0, "qx²": -1.0, "qy²": -1.0, "qz²": 1.0},
+    ]
+    weights = np.zeros((9, len(library.labels), 14))
+    for k in range(3):  # p' = v
+        weights[k, 0, k], weights[k, place[SPACE.state_names[7 + k]], 13] = 1.0, -1.0
+    for k in range(4):  # stand-ins, as this is about the last two rows
+        weights[3 + k, 0, 3 + k] = 1.0
+    for row, side in ((7, 0), (8, 1)):
+        for label, weight in up[2].items():
+            weights[row, place[label], 7 + side] += weight
+        for label, weight in up[side].items():
+            weights[row, place[label], 9] -= weight
+            weights[row, place[label], 13] -= 9.81 * weight
+    return DictionaryConstraint(library, jnp.asarray(weights))
+
+
+def test_thrust_keeps_its_sense_where_equations_vanish():
+    gamma = cross_rows()
+    rng = np.random.default_rng(0)
+    x = 0.3 * rng.normal(size=(300, 13))
+    x[:, 3:7] = [1, 0, 0, 0] + 0.2 * rng.normal(size=(300, 4))  # upright, more or less
+    u = np.asarray(SPACE.controls.sample(jax.random.key(0), 300))
+    xdot = np.array(jax.vmap(SPACE.f)(x, u))
+    xdot[:, 3:7] = 0
+    mentions = np.any(np.asarray(gamma.weights)[:, :, :-1] != 0, axis=1)
+    plain = tangent_frame(gamma, x, (), mentions)
+    frame = commanded_gauge(plain, x, u, xdot, mentions)
+    assert frame.guide is not None
+    over = x.copy()
+    over[:, 3:7] = rng.normal(size=(300, 4))  # any attitude, and any length of q
+    motion = np.array(jax.vmap(SPACE.f)(over, u))
+    motion[:, 3:7] = 0
+    column = frame.guide.column
+    a = np.asarray(at_each(frame.coordinates, over, motion))[:, column]
+    np.testing.assert_allclose(a / u[:, 0], np.full(300, a[0] / u[0, 0]), rtol=1e-6)
+    assert a[0] / u[0, 0] > 0
+    unguided = replace(frame, guide=None)
+    turned = np.asarray(at_each(unguided.coordinates, over, motion))[:, column]
+    assert np.any(turned < 0), "without a guide, thrust turns about where the rows vanish"

@@ -18,11 +18,11 @@ from itertools import combinations_with_replacement
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Bool, Float
 
 from offmap.calls import at_each
 from offmap.constraint import DictionaryConstraint
-from offmap.tangent import Guide, Pattern, TangentFrame, far_states
+from offmap.tangent import Guide, Pattern, TangentFrame, closed_form, far_states
 
 _DEGREE = 3  # of the polynomials in u that a coordinate may be
 _ROWS = 10  # samples for each unknown; with fewer, the polynomials are lines
@@ -39,25 +39,35 @@ def commanded_gauge(
     x: Float[np.ndarray, "N n"],
     u: Float[np.ndarray, "N m"],
     xdot: Float[np.ndarray, "N n"],
+    mentions: Bool[np.ndarray, "c n"] | None = None,
 ) -> TangentFrame:
-    """The frame whose coordinates of the motions xdot are best explained by the controls u."""
+    """The frame whose coordinates of the motions xdot are best explained by the controls u.
+
+    `mentions` says which entries of G are ever other than 0, if that is known.
+    """
     explained, _ = np.linalg.qr(_polynomials(u))
 
     def unexplained(frame: TangentFrame) -> float:
         return _unexplained(np.asarray(at_each(frame.coordinates, x, xdot)), explained)
 
-    def better(frame: TangentFrame, other: TangentFrame | None) -> TangentFrame:
-        if other is None or unexplained(other) > _GAIN * unexplained(frame):
-            return frame
-        return other
-
-    pattern = frame.pattern
-    if pattern is not None and pattern.rows:
-        frame = better(frame, _with_pull(frame, pattern, x))
-        guided = _with_guide(frame, pattern, x)
-        if guided is not None and unexplained(guided) <= unexplained(frame) / _GAIN:
-            return guided
-    return _measured_by_fewer(frame, x, xdot, explained)
+    # A closed form that agrees with the march among the data may not beyond a state where all rows
+    # vanish; a guide then says which of the two is right.
+    near = frame if mentions is None or frame.pattern else closed_form(frame, mentions, x)
+    pattern = None if near is None else near.pattern
+    if near is not None and pattern is not None and pattern.rows:
+        pull, guide = _pull(near, pattern, x), _guide(near, pattern, x)
+        options = [
+            replace(near if way else frame, pull=origin, guide=way)
+            for way in ((None,) if guide is None else (guide, None))
+            for origin in ((None,) if pull is None else (None, pull))
+        ]
+        shares = [unexplained(option) for option in options]
+        frame = next(
+            option
+            for option, share in zip(options, shares, strict=True)
+            if _GAIN * share <= max(min(shares), _FLOOR)
+        )
+    return frame if frame.guide else _measured_by_fewer(frame, x, xdot, explained)
 
 
 def _unexplained(a: Float[np.ndarray, "N r"], explained: Float[np.ndarray, "N k"]) -> float:
@@ -68,21 +78,21 @@ def _unexplained(a: Float[np.ndarray, "N r"], explained: Float[np.ndarray, "N k"
     return float(np.mean(left / np.where(spread > 0, spread, 1.0)))
 
 
-def _with_pull(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> TangentFrame | None:
-    """The frame with a constant motion that all rows allow as its origin, such as free fall."""
+def _pull(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> Array | None:
+    """The constant motion that comes nearest to what all rows allow, such as free fall."""
     rest = np.asarray(_rest(frame, pattern, x[:: max(1, len(x) // _POINTS)]))
     G, g = rest[:, :, :-1].reshape(-1, len(pattern.states)), rest[:, :, -1].ravel()
     if not np.any(g):
         return None
     pull = np.zeros(x.shape[1])
     pull[list(pattern.states)] = np.linalg.lstsq(G, -g, rcond=None)[0]
-    return replace(frame, pull=jax.device_put(pull))
+    return jax.device_put(pull)
 
 
-def _with_guide(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> TangentFrame | None:
-    """The frame whose open direction has the length and the sense of a sum of library terms.
+def _guide(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> Guide | None:
+    """The sum of library terms that is at a right angle to all rows at all states.
 
-    The sum is the one at a right angle to all rows at all states, where there is no other.
+    None if there is no such sum, or no single one, or if it changes nothing.
     """
     if not isinstance(frame.gamma, DictionaryConstraint):
         return None
@@ -104,10 +114,10 @@ def _with_guide(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> Tangent
     own = np.asarray(at_each(frame, some)[0])[:, :, column]
     along = np.sum(direction * own, axis=1)
     sums *= np.sign(np.median(along)) / np.sqrt(np.mean(along**2))
-    guided = replace(frame, guide=Guide(frame.gamma.library, jax.device_put(sums), column))
-    far = far_states(frame, x)
+    guide = Guide(frame.gamma.library, jax.device_put(sums), column)
+    far, guided = far_states(frame, x), replace(frame, guide=guide)
     changed = np.asarray(at_each(guided, far)[0]) - np.asarray(at_each(frame, far)[0])
-    return guided if np.max(np.abs(changed)) > _SAME else None
+    return guide if np.max(np.abs(changed)) > _SAME else None
 
 
 def _rest(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> np.ndarray:

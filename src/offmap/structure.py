@@ -189,8 +189,9 @@ def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> tuple[Dynamics, st
     dataset, config, key = model.dataset, model.config, stage_keys(model.seed).tangent
     samples = dataset.samples()
     own = samples.take(np.flatnonzero(samples.source == primary))
-    frame = tangent_frame(gamma, own.x, _periodic(dataset, gamma), _mentions(gamma, own.x))
-    frame = commanded_gauge(frame, own.x, own.u, own.xdot)
+    mentions = _mentions(gamma, own.x)
+    frame = tangent_frame(gamma, own.x, _periodic(dataset, gamma), mentions)
+    frame = commanded_gauge(frame, own.x, own.u, own.xdot, mentions)
     reduction = find_inputs(dataset, targets(samples, frame), primary, key, config).reduction
     dynamics, kernel, _ = fit_stage(dataset, reduction, frame, primary, key, config)
     return dynamics, kernel

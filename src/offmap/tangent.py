@@ -192,9 +192,19 @@ def tangent_frame(
     else:
         turn = float(np.max(np.asarray(_turns(frame, far - np.asarray(origin)))))
         frame = replace(frame, steps=int(np.clip(np.ceil(turn / _TURN), 1, _MOST_STEPS)))
-    pattern = None if mentions is None else _pattern(frame, mentions)
+    closed = None if mentions is None else closed_form(frame, mentions, far)
+    return closed or frame
+
+
+def closed_form(
+    frame: TangentFrame, mentions: Bool[np.ndarray, "c n"], x: Float[np.ndarray, "N n"]
+) -> TangentFrame | None:
+    """The frame in closed form, if it has one that agrees with the march at these states."""
+    pattern = _pattern(frame, mentions)
+    if pattern is None:
+        return None
     closed = replace(frame, pattern=pattern)
-    return closed if pattern and float(_difference(frame, closed, far)) < _SAME else frame
+    return closed if float(_difference(frame, closed, x)) < _SAME else None
 
 
 def far_states(frame: TangentFrame, x: Float[np.ndarray, "N n"]) -> Float[np.ndarray, "P n"]:
