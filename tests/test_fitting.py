@@ -13,14 +13,14 @@ from offmap import fitting, sparsity
 from offmap.config import Config
 from offmap.constraint import Equation
 from offmap.features import Features
-from offmap.heldout import edge_error, rollout_error
+from offmap.heldout import _folds, edge_error, rollout_error
 from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.predictor import Predictor
 from offmap.pseudometric import PseudometricConfig, Reduction
 from offmap.rollout import rollout
 from offmap.sparsity import find_sparsity
 from offmap.stages import fit_stage
-from offmap.structure import _most_structure, constrain_by
+from offmap.structure import _most_structure, constrain, constrain_by
 from offmap.systems import Box, slipping_unicycle, unicycle
 from offmap.tangent import tangent_frame
 
@@ -61,6 +61,7 @@ def car(x, u):
     return speed * jnp.array([jnp.cos(x[2]), jnp.sin(x[2]), steering])
 
 
+@pytest.mark.slow
 def test_a_car_is_followed_to_steering_and_speed_that_no_drive_had():
     rng = np.random.default_rng(0)
     system = replace(unicycle(), f=car, control_names=("steering", "speed"))
@@ -225,6 +226,29 @@ def test_edge_error_sees_a_false_constraint(model):
     assert seen > 1e4 * unseen
 
 
+def test_drives_are_split_at_the_middle_of_each_state_asked_for(model):
+    samples, own = model.dataset.samples(), np.arange(len(model.dataset.samples()))
+    folds = _folds(samples, own, (2, 0))
+    assert len(folds) == 4
+    for state, (low, high) in zip((2, 0), (folds[:2], folds[2:]), strict=True):
+        assert sorted([*low, *high]) == list(range(10))
+        means = [samples.x[samples.trajectory == i, state].mean() for i in range(10)]
+        assert max(means[i] for i in low) <= min(means[i] for i in high)
+    free = model.with_constraint(None).predictor
+    both, theta, px = (edge_error(free, samples, 0, True, s) for s in ((2, 0), (2,), (0,)))
+    assert theta.shape == (10,)
+    np.testing.assert_allclose(both, (theta + px) / 2)
+
+
+def test_where_drives_are_held_out_they_judge_from_the_other_side_of_what_a_frame_drops(model):
+    drives = replace(model, config=replace(model.config, hold_out="trajectories"))
+    found = constrain(drives, model.predictor.gamma)
+    assert found.choices.across == ("theta",)
+    assert found.choices.used == "tangent"
+    assert "(drives on either side in theta, from the others)" in found.summary()
+    assert constrain(model, model.predictor.gamma).choices.across == ()
+
+
 def test_an_input_that_enters_evenly_is_kept_by_its_slope():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(300, 3))
@@ -312,8 +336,7 @@ def with_another_law(model, weights):
     )
 
 
-def test_a_false_law_does_not_cost_the_true_ones(model, monkeypatch):
-    monkeypatch.setattr("offmap.structure._SOFT_POINTS", 0)  # as with more samples: all or nothing
+def test_a_false_law_does_not_cost_the_true_ones(model):
     both = with_another_law(model, [0, 0, 1, -0.5])  # it turns at the same rate all the time
     constrained = constrain_by(model, both)
     assert constrained.constraints.c == 1

@@ -164,6 +164,7 @@ def rolling():
     return system, learned
 
 
+@pytest.mark.slow
 def test_noise_that_moves_the_weights_moves_the_function_too(rolling, model):
     """Errors over many noisy copies of the data are as large as the standard deviation says."""
     system, learned = rolling
@@ -180,6 +181,7 @@ def test_noise_that_moves_the_weights_moves_the_function_too(rolling, model):
     assert 0.7 < np.mean(squares) < 1.3 and np.mean(apart) < 0.6
 
 
+@pytest.mark.slow
 def test_draws_share_noise_as_the_standard_deviation_has_it(rolling, model):
     _, learned = rolling
     found = learned(0, model)
