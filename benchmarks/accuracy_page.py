@@ -45,7 +45,7 @@ def table(record: dict) -> str:
 
 
 def errors_beyond(cells: list[dict]) -> str:
-    """Cells of one noise level: mean [95 % interval] of every column."""
+    """Cells of one noise level: mean [95 % interval]; not bold where kept of an older version."""
     cell = cells[0]["cell"]
     told = "" if cell["declare_angles"] else ", angles not declared"
     lines = [
@@ -58,8 +58,12 @@ def errors_beyond(cells: list[dict]) -> str:
         texts = []
         for column in BEYOND:
             found = record["columns"].get(column)
-            mean, (low, high) = (found["mean"], found["ci95"]) if found else (None, (None, None))
-            texts.append(f"**{mean:.3g}** [{low:.2g}, {high:.2g}]" if found else "–")
+            if found is None:
+                texts.append("–")
+                continue
+            weight = "" if column in record.get("older", ()) else "**"
+            low, high = found["ci95"]
+            texts.append(f"{weight}{found['mean']:.3g}{weight} [{low:.2g}, {high:.2g}]")
         lines.append(f"| {record['cell']['system']} | " + " | ".join(texts) + " |")
     return "\n".join(lines) + "\n"
 
@@ -67,7 +71,7 @@ def errors_beyond(cells: list[dict]) -> str:
 def discoveries_beyond(records: list[dict]) -> str:
     """How often the right structure was found, over all seeds of a preset."""
     groups: dict[tuple, list[dict]] = {}
-    for record in records:
+    for record in (record for record in records if record["found"]):
         cell = record["cell"]
         key = (cell["preset"], cell["declare_angles"], cell["noise"], cell["system"])
         groups.setdefault(key, []).append(record["found"])

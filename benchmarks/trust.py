@@ -5,7 +5,8 @@
 Models are those of benchmarks/calibration.py (1 % noise on all data, default preset) and a plain
 GP of the retained inputs from the same data (DGP/none), which errs more. Queries are the states and
 controls of the OOD tests. Beside trust: the distance to the nearest sample over all inputs in units
-of their spread, and the model's own standard deviation.
+of their spread, and the model's own standard deviation. A model that errs alike everywhere leaves
+nothing to rank: so also how much larger its errors are out of distribution than in it.
 """
 
 import argparse
@@ -24,11 +25,13 @@ import offmap
 NAME = "quadrotor"
 
 
-def queries(seed: int, trials: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """States, controls and true derivatives of the OOD tests."""
+def queries(
+    seed: int, trials: int, place: str = "OOD"
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """States, controls and true derivatives of the tests."""
     case = calibration.case_of(NAME)
     keys = jax.random.split(jax.random.key(1000 + seed), trials)
-    tests = [case.experiment.trial(key, calibration.PLACES["OOD"]) for key in keys]
+    tests = [case.experiment.trial(key, calibration.PLACES[place]) for key in keys]
     x = np.concatenate([t.test_states[:, : -1 : calibration.EVERY] for t in tests])
     u = np.concatenate([t.test_controls[:, :: calibration.EVERY] for t in tests])
     x, u = x.reshape(-1, x.shape[-1]), u.reshape(-1, u.shape[-1])
@@ -42,6 +45,8 @@ def judge(model: offmap.Model, seed: int, trials: int) -> dict[str, float]:
     mean, std = model.predict(x, u, return_std=True)
     unit = samples.xdot.std(axis=0)
     error = np.sqrt(np.mean(((mean - true) / unit) ** 2, axis=1))
+    at, by, there = queries(seed, trials, "ID")
+    inside = np.sqrt(np.mean(((model.predict(at, by) - there) / unit) ** 2, axis=1))
     seen, asked = (np.concatenate(pair, axis=1) for pair in ((samples.x, samples.u), (x, u)))
     spread = seen.std(axis=0)
     raw = [np.min(np.sum(((seen - z) / spread) ** 2, axis=1)) for z in asked]
@@ -50,7 +55,12 @@ def judge(model: offmap.Model, seed: int, trials: int) -> dict[str, float]:
         "raw distance": np.array(raw),
         "standard deviation": np.mean((std / unit) ** 2, axis=1),
     }
-    return {name: float(spearmanr(score, error).statistic) for name, score in scores.items()}
+    found = {name: float(spearmanr(score, error).statistic) for name, score in scores.items()}
+    return {
+        **found,
+        "error, OOD over ID": float(np.median(error) / np.median(inside)),
+        "median trust": float(np.median(model.trust(x, u))),
+    }
 
 
 def plain(model: offmap.Model) -> offmap.Model:
@@ -82,7 +92,7 @@ def main() -> None:
             arguments.out.write_text(json.dumps(records, indent=1))
     for name in ("default", "DGP/none"):
         own = [r for r in records if r["model"] == name]
-        columns = ("trust", "raw distance", "standard deviation")
+        columns = [c for c in own[0] if c not in ("seed", "model", "structure")]
         means = ", ".join(f"{c} {np.mean([r[c] for r in own]):.2f}" for c in columns)
         print(f"{name}: {means}")
 
