@@ -26,7 +26,7 @@ TRAILER, PLANAR, SPACE = trailer(), planar_quadrotor(), quadrotor3d()
 def motions(system, count=300, noise=0.0):
     rng = np.random.default_rng(0)
     x = rng.uniform(-1.0, 1.0, (count, system.n))
-    u = np.asarray(system.controls.sample(jax.random.key(1), count))
+    u = np.array(system.controls.sample(jax.random.key(1), count))
     xdot = np.asarray(jax.vmap(system.f)(x, u))
     return x, u, xdot + noise * xdot.std(axis=0) * rng.normal(size=xdot.shape)
 
@@ -79,6 +79,42 @@ def test_what_lies_outside_the_tangent_space_is_left_out_as_before():
         return drift + jnp.einsum("bnr,br->bn", basis, at_each(frame.coordinates, x, xdot))
 
     np.testing.assert_allclose(motion(scaled), motion(frame), atol=1e-12)
+
+
+def test_a_tractor_at_constant_speed_is_measured_without_its_trailer_too():
+    x, u, _ = motions(TRAILER)
+    u[:, 1] = 0.8
+    angles = tuple(TRAILER.state_names.index(name) for name in TRAILER.angles)
+    frame = tangent_frame(TRAILER.gamma, x, angles)
+    scaled = commanded_gauge(frame, x, u, np.asarray(jax.vmap(TRAILER.f)(x, u)))
+    assert 3 not in scaled.measured and scaled.measured
+
+
+def test_a_direction_that_comes_near_vanishing_is_no_guide():
+    library = Library(("a", "b"), ())
+    weights = np.zeros((1, 3, 3))
+    weights[0, 2, 0], weights[0, 1, 1] = 1.0, -1.0  # b a' − a b' = 0: along (a, b)
+    gamma = DictionaryConstraint(library, jnp.asarray(weights))
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    u = np.random.default_rng(1).normal(size=(200, 1))
+    mentions = np.ones((1, 2), dtype=bool)
+    for there, guides in ((np.array([0, 0]), False), (np.array([30, 0]), True)):
+        seen = x + there
+        frame = tangent_frame(gamma, seen, (), mentions)
+        found = commanded_gauge(frame, seen, u, u * seen, mentions)
+        assert (found.guide is not None) == guides
+
+
+def test_a_term_that_the_data_do_not_have_is_no_obstacle():
+    library = Library(("a", "b"), ())
+    weights = np.zeros((1, 3, 3))
+    weights[0, 0, 1], weights[0, 2, 0] = 1.0, -1.0  # b' = b a', and b is 0
+    gamma = DictionaryConstraint(library, jnp.asarray(weights))
+    x = np.random.default_rng(0).normal(size=(50, 2)) * [1, 0]
+    u = np.random.default_rng(1).normal(size=(50, 1))
+    mentions = np.ones((1, 2), dtype=bool)
+    frame = tangent_frame(gamma, x, (), mentions)
+    assert commanded_gauge(frame, x, u, u * [1.0, 0.0], mentions).guide is None
 
 
 def test_a_state_that_alone_moves_along_a_direction_measures_it():
@@ -146,7 +182,7 @@ def test_thrust_keeps_its_sense_where_equations_vanish():
     gamma = cross_rows()
     rng = np.random.default_rng(0)
     x = 0.3 * rng.normal(size=(300, 13))
-    x[:, 3:7] = [1, 0, 0, 0] + 0.2 * rng.normal(size=(300, 4))  # upright, more or less
+    x[:, 3:7] = [1, 0, 0, 0] + 0.1 * rng.normal(size=(300, 4))  # upright, more or less
     u = np.asarray(SPACE.controls.sample(jax.random.key(0), 300))
     xdot = np.array(jax.vmap(SPACE.f)(x, u))
     xdot[:, 3:7] = 0
@@ -162,6 +198,9 @@ def test_thrust_keeps_its_sense_where_equations_vanish():
     a = np.asarray(at_each(frame.coordinates, over, motion))[:, column]
     np.testing.assert_allclose(a / u[:, 0], np.full(300, a[0] / u[0, 0]), rtol=1e-6)
     assert a[0] / u[0, 0] > 0
+    side = np.array(x[0])
+    side[3:7] = [np.sqrt(0.5), np.sqrt(0.5), 0, 0]  # where both rows vanish
+    assert np.all(np.isfinite(np.asarray(frame(jnp.asarray(side))[0])))
     unguided = replace(frame, guide=None)
     turned = np.asarray(at_each(unguided.coordinates, over, motion))[:, column]
     assert np.any(turned < 0), "without a guide, thrust turns about where the rows vanish"

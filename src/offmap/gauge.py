@@ -9,7 +9,8 @@ orthonormal frame whose origin is the slowest motion measures by all states and 
 - equations that hold in every attitude may all vanish in one, beyond which the direction that they
   leave open has turned about: a short sum for that direction, where there is one, tells which way.
 
-Each is taken where it makes the coordinates easier to explain by the controls alone.
+Each is taken where it makes the coordinates easier to explain by the controls alone; a sum for the
+direction also where it does not make that harder.
 """
 
 from dataclasses import replace
@@ -28,6 +29,9 @@ _DEGREE = 3  # of the polynomials in u that a coordinate may be
 _ROWS = 10  # samples for each unknown; with fewer, the polynomials are lines
 _GAIN = 0.8  # most of the unexplained variance that a change of gauge may leave
 _SHORT = 0.5  # least length of a column, as a share of its greatest
+_VANISHING = 0.2  # the same for a direction, among the data
+_SAMPLES = 3000  # on which gauges are compared
+_CONSTANT = 1e-24  # share of a coordinate's squares that is round-off
 _FLOOR = 1e-12  # unexplained shares below this leave nothing to improve
 _POINTS = 500  # at which sums are fitted
 _NULL = 0.02  # a singular value below this share of the next is taken for 0
@@ -45,10 +49,13 @@ def commanded_gauge(
 
     `mentions` says which entries of G are ever other than 0, if that is known.
     """
+    every = max(1, len(x) // _SAMPLES)
+    x, u, xdot = x[::every], u[::every], xdot[::every]
     explained, _ = np.linalg.qr(_polynomials(u))
 
     def unexplained(frame: TangentFrame) -> float:
-        return _unexplained(np.asarray(at_each(frame.coordinates, x, xdot)), explained)
+        share = _unexplained(np.asarray(at_each(frame.coordinates, x, xdot)), explained)
+        return share if np.isfinite(share) else np.inf
 
     # A closed form that agrees with the march among the data may not beyond a state where all rows
     # vanish; a guide then says which of the two is right.
@@ -62,20 +69,20 @@ def commanded_gauge(
             for origin in ((None,) if pull is None else (None, pull))
         ]
         shares = [unexplained(option) for option in options]
-        frame = next(
-            option
-            for option, share in zip(options, shares, strict=True)
-            if _GAIN * share <= max(min(shares), _FLOOR)
-        )
+        level = max(min(shares), _FLOOR) / _GAIN
+        good = (option for option, share in zip(options, shares, strict=True) if share <= level)
+        frame = next(good, frame)
     return frame if frame.guide else _measured_by_fewer(frame, x, xdot, explained)
 
 
 def _unexplained(a: Float[np.ndarray, "N r"], explained: Float[np.ndarray, "N k"]) -> float:
     """Share of the coordinates' variance that is outside the span of some functions of u."""
+    size = np.sum(a**2, axis=0)
     a = a - a.mean(axis=0)
     spread = np.sum(a**2, axis=0)
     left = np.sum((a - explained @ (explained.T @ a)) ** 2, axis=0)
-    return float(np.mean(left / np.where(spread > 0, spread, 1.0)))
+    varies = spread > _CONSTANT * size
+    return float(np.mean(np.where(varies, left / np.where(varies, spread, 1.0), 0.0)))
 
 
 def _pull(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> Array | None:
@@ -92,7 +99,8 @@ def _pull(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> Array | None:
 def _guide(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> Guide | None:
     """The sum of library terms that is at a right angle to all rows at all states.
 
-    None if there is no such sum, or no single one, or if it changes nothing.
+    None if there is no such sum, or no single one, or if it comes near vanishing among the data or
+    changes nothing.
     """
     if not isinstance(frame.gamma, DictionaryConstraint):
         return None
@@ -102,6 +110,7 @@ def _guide(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> Guide | None
     G = np.asarray(_rest(frame, pattern, some))[:, :, :-1]
     phi = np.asarray(at_each(frame.gamma.library, some))[:, used]
     size = np.sqrt(np.mean(phi**2, axis=0))
+    size = np.where(size > 0, size, 1.0)
     unknowns = len(pattern.states) * len(used)
     across = np.einsum("pcs,pk->pcsk", G, phi / size).reshape(-1, unknowns)
     _, singular, vectors = np.linalg.svd(across, full_matrices=False)
@@ -113,6 +122,8 @@ def _guide(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> Guide | None
     direction = np.asarray(at_each(frame.gamma.library, some)) @ sums.T
     own = np.asarray(at_each(frame, some)[0])[:, :, column]
     along = np.sum(direction * own, axis=1)
+    if np.min(np.abs(along)) <= _VANISHING * np.max(np.abs(along)):
+        return None
     sums *= np.sign(np.median(along)) / np.sqrt(np.mean(along**2))
     guide = Guide(frame.gamma.library, jax.device_put(sums), column)
     far, guided = far_states(frame, x), replace(frame, guide=guide)
@@ -148,7 +159,7 @@ def _measured_by_fewer(
 
     def vanishes(states: list[int]) -> bool:
         length = np.sqrt(np.sum(far_squares[:, states], axis=1))
-        return bool(np.any(length.min(axis=0) <= _SHORT * length.max(axis=0)))
+        return not np.all(length.min(axis=0) > _SHORT * length.max(axis=0))
 
     kept = list(range(n))
     share = unexplained(kept)

@@ -166,8 +166,9 @@ def rollout_error(
     """
     samples = dataset.samples()
     own = np.flatnonzero(samples.source == primary)
-    folds = _folds(samples, own, along)
-    folds = [far[:_ROLLED] for far in (folds if by_trajectory else folds[-1:])]
+    left_out = _folds(samples, own, along)
+    left_out = left_out if by_trajectory else left_out[-1:]
+    folds = [far[:_ROLLED] for far in left_out]
     every = np.unique(np.concatenate(folds))
     lengths = (min(len(log.u), len(log.x) - 1) for log in (dataset.trajectories[i] for i in every))
     steps = min(_HORIZON, *lengths)
@@ -176,8 +177,8 @@ def rollout_error(
     true = np.stack([dataset.trajectories[i].x[: steps + 1] for i in every])
     moved = np.sqrt(np.mean(_apart(true, true[:, :1], dataset) ** 2, axis=(0, 1)))
     errors = []
-    for far in folds:
-        kept = own[~np.isin(samples.trajectory[own], far)]
+    for far, unseen in zip(folds, left_out, strict=True):
+        kept = own[~np.isin(samples.trajectory[own], unseen)]
         refitted = predictor.conditioned_on(samples.take(kept[:: max(1, len(kept) // _POINTS)]))
         true = np.stack([dataset.trajectories[i].x[: steps + 1] for i in far])
         controls = np.stack([dataset.trajectories[i].u[:steps] for i in far])

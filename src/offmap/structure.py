@@ -27,7 +27,7 @@ _SOFT_POINTS = 3000  # beyond, a variance for every prediction costs too much
 _FAR = 1.25  # times the error of the best: any projection takes some noise away
 _FIRM = ("projected", "tangent")  # structures that obey a constraint to the letter
 _SOME = 2  # equations, of which some may be of use where all are not
-_DRIVES = 4  # of which one half can tell about the other
+_DRIVES = 8  # of which one half can tell about the other
 _FLOOR = 1e-4  # held-out errors below this share of the spread of x' count as equal
 
 
@@ -198,10 +198,12 @@ def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> tuple[Dynamics, st
 
 
 def _mentions(gamma: Gamma, x: np.ndarray) -> np.ndarray:
-    """Which entries of G are ever other than 0: as equations say, or at the states seen."""
-    if not isinstance(gamma, DictionaryConstraint):
-        return np.any(np.asarray(at_each(gamma, x))[:, :, :-1] != 0, axis=0)
-    return np.any(np.asarray(gamma.weights)[:, :, :-1] != 0, axis=1)
+    """Which entries of G are ever other than 0: as equations say, or as states all round show."""
+    if isinstance(gamma, DictionaryConstraint):
+        return np.any(np.asarray(gamma.weights)[:, :, :-1] != 0, axis=1)
+    spread = x.std(axis=0)  # states that never changed are changed here
+    away = np.random.default_rng(0).normal(size=x.shape) * np.where(spread > 0, spread, 1.0)
+    return np.any(np.asarray(at_each(gamma, x + away))[:, :, :-1] != 0, axis=0)
 
 
 def _periodic(dataset: Dataset, gamma: Gamma) -> tuple[int, ...]:

@@ -16,6 +16,8 @@ from offmap.types import Gamma
 
 POLISH = 6
 """Newton–Schulz iterations of a step: the error is squared by each."""
+TINY = 1e-30
+"""Squared length of a column where rows vanish."""
 _TURN = 0.7  # most that a step of the march should turn the frame [rad]
 _MOST_STEPS = 16
 _PROBES = 200  # states at which the turn of the whole march is measured
@@ -73,7 +75,8 @@ class Pattern:
         return gamma[row, -1] + sum(gamma[row, state] * drift[state] for _, state in self.told)
 
     def _basis(self, direction: list[Array], n: int) -> Float[Array, "n r"]:
-        length = jnp.sqrt(sum((d**2 for d in direction), start=jnp.zeros(())))
+        squared = sum((d**2 for d in direction), start=jnp.zeros(()))
+        length = jnp.sqrt(jnp.maximum(squared, TINY))
         columns = []
         for free in self.free:
             column = [jnp.asarray(float(i == free)) for i in range(n)]
@@ -92,15 +95,13 @@ class Guide(eqx.Module):
     column: int = eqx.field(static=True)
     """Of T, which it guides."""
 
-    def __call__(self, x: Float[Array, " n"], basis: Float[Array, "n r"]) -> Float[Array, "n r"]:
-        """The basis whose column is the projection of the direction onto what it was."""
-        own = basis[:, self.column]
-        along = own @ (self.sums @ self.library(x)) / (own @ own)
-        return basis.at[:, self.column].set(along * own)
+    def __call__(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The direction, tangent up to errors of its weights."""
+        return self.sums @ self.library(x)
 
 
 class TangentFrame(eqx.Module):
-    """ẋ = b(x) + T(x) a: b is the admissible velocity nearest 0, T an orthogonal tangent basis.
+    """ẋ = b(x) + T(x) a: b is the velocity nearest `pull` that is admissible, T a tangent basis.
 
     A basis chosen at each state by itself would jump. Here the basis at a fixed origin turns with
     an angle where the constraint does, and else is carried along the straight line to x, each step
@@ -139,7 +140,8 @@ class TangentFrame(eqx.Module):
         if self.measured:
             basis = basis / jnp.sqrt(jnp.sum(basis[jnp.array(self.measured)] ** 2, axis=0))[None]
         if self.guide is not None:
-            basis = self.guide(x, basis)
+            exact = tangential(self.guide(x)[:, None], self.gamma(x))
+            basis = basis.at[:, self.guide.column].set(exact[:, 0])
         return basis, drift
 
     def marched(self, x: Float[Array, " n"]) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
@@ -164,7 +166,9 @@ class TangentFrame(eqx.Module):
         """The a of a measured velocity; what it has outside the tangent space is left out."""
         basis, drift = self(x)
         a = basis.T @ (xdot - drift)
-        return a / jnp.sum(basis**2, axis=0) if self.measured or self.guide else a
+        if not self.measured and self.guide is None:
+            return a
+        return a / jnp.maximum(jnp.sum(basis**2, axis=0), TINY)
 
 
 def tangent_frame(

@@ -20,6 +20,7 @@ from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.predictor import Predictor
 from offmap.sampling import find_doubt
 from offmap.systems import planar_quadrotor, trailer, unicycle
+from offmap.tangent import Guide
 
 UNICYCLE, QUADROTOR, TRAILER = unicycle(), planar_quadrotor(), trailer()
 
@@ -59,6 +60,18 @@ def test_export_agrees_in_values_and_jacobians(system, kernel, constraint, frame
     predictor = predictor_of(system, dataset, kernel, constraint, framed)
     f = to_casadi(predictor, system.n, system.m)
     assert_agrees(f, predictor, system.n, system.m)
+
+
+def test_a_frame_in_another_gauge_is_exported(model):
+    own = predictor_of(UNICYCLE, model.dataset, "linear", "dictionary", True)
+    library, rng = own.gamma.library, np.random.default_rng(0)
+    column = own.dynamics.frame.pattern.free.index(-1)
+    sums = jnp.asarray(rng.normal(size=(3, len(library.labels))))
+    guide, pull = Guide(library, sums, column), jnp.asarray(rng.normal(size=3))
+    frame = replace(own.dynamics.frame, guide=guide, pull=pull)
+    dynamics = Dynamics(own.dynamics.reduction, own.dynamics.regressor, frame)
+    predictor = Predictor(dynamics, own.gamma)
+    assert_agrees(to_casadi(predictor, 3, 2), predictor, 3, 2)
 
 
 def test_a_product_of_kernels_is_exported(model):

@@ -12,7 +12,7 @@ from offmap.constraint import (
     ProjectorConstraint,
 )
 from offmap.export.gps import constant, exportable, mean, reduced
-from offmap.tangent import POLISH, Pattern, TangentFrame, cross_product
+from offmap.tangent import POLISH, TINY, Pattern, TangentFrame, cross_product
 from offmap.types import Gamma
 
 _REPEATED = 1e-12  # squared share of a row that must be new for the row to count
@@ -88,9 +88,10 @@ def exported_frame(
         basis = basis / casadi.repmat(length, basis.shape[0], 1)
     if frame.guide is not None:
         k, sums = frame.guide.column, constant(casadi, frame.guide.sums)
-        direction, own = sums @ _terms(casadi, frame.guide.library, x), basis[:, k]
-        guided = casadi.dot(own, direction) / casadi.sumsqr(own) * own
-        columns = [guided if i == k else basis[:, i] for i in range(basis.shape[1])]
+        direction = sums @ _terms(casadi, frame.guide.library, x)
+        G = orthonormal_rows(casadi, gamma(x))[:, :-1]
+        exact = direction - G.T @ (G @ direction)
+        columns = [exact if i == k else basis[:, i] for i in range(basis.shape[1])]
         basis = casadi.horzcat(*columns)
     return basis, drift
 
@@ -149,7 +150,7 @@ def _closed_form(casadi: Any, pattern: Pattern, gamma: Any, pull: Any) -> tuple[
         wanted = None if pull is None else np.asarray(pull)[list(pattern.states)]
         nearest = _nearest(casadi, wanted, normal)
         crossed = cross_product(G)
-        length = casadi.sqrt(casadi.sumsqr(casadi.vertcat(*crossed)))
+        length = casadi.sqrt(casadi.fmax(casadi.sumsqr(casadi.vertcat(*crossed)), TINY))
         for k, state in enumerate(pattern.states):
             drift[state], direction[state] = nearest[k], pattern.sign * crossed[k] / length
     columns = [

@@ -271,11 +271,9 @@ def _ratios(errors: dict[str, np.ndarray]) -> Iterator[tuple[str, float]]:
 
 def summarise(family: str, directory: Path) -> Path:
     """Write DIR/FAMILY.json: all finished cells of a family, without the single errors."""
-    entries = (
-        json.loads(path.read_text("utf-8"))
-        for path in sorted(cells_folder(directory).glob(f"{family}-*.json"))
-    )
-    records = gather(entries)
+    found = sorted(cells_folder(directory).glob(f"{family}-*.json"))
+    entries = (json.loads(path.read_text("utf-8")) for path in found)
+    records = gather(entry for entry in entries if "model" in entry)  # older ones held whole cells
     for record in records:
         del record["errors"]
     order = list(CASES)

@@ -218,11 +218,7 @@ const offmapPredictor = (() => {
         columns = polish(projectColumns(columns, constraint(there)));
       }
       if (spec.measured.length) columns = columns.map((column) => ofUnitLength(column, spec.measured));
-      if (direction) {
-        const own = columns[spec.guide.column];
-        const along = dot(own, direction(x)[0]) / dot(own, own);
-        columns[spec.guide.column] = own.map((v) => v * along);
-      }
+      if (direction) columns[spec.guide.column] = projectColumns([direction(x)[0]], constraint(x))[0];
       return [columns, project(pull ? Float64Array.from(pull) : new Float64Array(x.length), constraint(x))];
     };
   }
