@@ -45,7 +45,11 @@ def test_coordinates_of_the_unicycle_are_speed_and_turn_rate_at_every_heading():
     assert len(np.unique(sign)) == 1, "the frame must not flip on the way round"
 
 
-@pytest.mark.parametrize("system", [planar_quadrotor(), trailer()], ids=lambda system: system.name)
+@pytest.mark.parametrize(
+    "system",
+    [pytest.param(planar_quadrotor(), marks=pytest.mark.slow), trailer()],
+    ids=lambda system: system.name,
+)
 def test_frame_is_differentiable(system):
     frame = frame_of(system)
     gradient = jax.jacobian(lambda x: frame(x)[0])(jnp.full(system.n, 0.7))

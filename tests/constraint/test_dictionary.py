@@ -285,6 +285,7 @@ def test_what_an_equation_grew_from_does_not_speak_against_it():
     assert len(rows) == 1
 
 
+@pytest.mark.slow
 def test_side_slip_is_seen_in_much_noise():
     rows, _ = found(slipping_unicycle(), noise=0.05, count=500)
     assert rows == []

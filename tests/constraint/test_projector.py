@@ -41,6 +41,7 @@ def learned():
     )
 
 
+@pytest.mark.slow
 def test_a_full_turn_is_learned_whatever_rows_were_given(learned):
     system = unicycle()
     x = np.zeros((200, 3))

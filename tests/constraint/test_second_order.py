@@ -53,7 +53,12 @@ def slopes_of(system, x, u):
 
 
 @pytest.mark.parametrize(
-    ("noise", "most", "dropped"), [(0.0, 1e-10, None), (0.01, 1e-3, None), (0.01, 1e-3, "qw")]
+    ("noise", "most", "dropped"),
+    [
+        pytest.param(0.0, 1e-10, None, marks=pytest.mark.slow),
+        (0.01, 1e-3, None),
+        (0.01, 1e-3, "qw"),
+    ],
 )
 def test_all_nine_laws_of_a_quadrotor_in_space_are_found(noise, most, dropped):
     """Also where it was not seen that anything depends on a part of the quaternion."""

@@ -159,6 +159,7 @@ def test_a_line_of_one_control_leaves_no_room_for_those_of_others():
     assert max(room[0, 0], room[2, 0]) < 2 * error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["affine"])
 def test_doubt_counts_all_samples_at_their_noise_and_is_never_less(name):
     gps, x, y = two_gps(name)

@@ -35,7 +35,7 @@ def assert_same(one, other, at: np.ndarray, tolerance: float) -> None:
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(a).max())
 
 
-@pytest.mark.parametrize("name", ["linear", "bilinear"])
+@pytest.mark.parametrize("name", [pytest.param("linear", marks=pytest.mark.slow), "bilinear"])
 def test_where_few_functions_span_all_the_posterior_is_exact(name: KernelName) -> None:
     gps = exact(name)
     few, explained = induce(gps, X, Y, most=20)

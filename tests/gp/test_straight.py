@@ -30,10 +30,12 @@ def gps(name: KernelName, controls: tuple[int, ...]) -> IndependentGPs:
     [
         ("linear", ()),
         ("bilinear", (0, 2)),
-        ("quadratic", (2,)),
+        pytest.param("quadratic", (2,), marks=pytest.mark.slow),
         pytest.param("bilinear", (), marks=pytest.mark.slow),
         pytest.param("bilinear", (0, 1, 2), marks=pytest.mark.slow),
-        ("affine", (0, 1, 2)),  # bumps over no input are constants
+        pytest.param(
+            "affine", (0, 1, 2), marks=pytest.mark.slow
+        ),  # bumps over no input are constants
     ],
 )
 def test_a_straight_mean_is_the_same_anywhere(name: KernelName, controls: tuple[int, ...]) -> None:

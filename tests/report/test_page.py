@@ -79,6 +79,7 @@ def test_held_out_predictions_do_not_know_what_was_held_out(unicycle_model):
     assert moved == set(range(8)) - {2, 7}
 
 
+@pytest.mark.slow
 def test_a_band_begins_at_nothing_and_grows_by_the_standard_deviation_of_velocity(unicycle_model):
     predictor = unicycle_model.with_constraint(None).predictor
     x0, u = unicycle_model.dataset.samples().x[0], np.array([[0.15, 1.2]])
