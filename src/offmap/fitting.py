@@ -105,14 +105,15 @@ def fit(
 
 
 def _discover(model: Model) -> Model:
-    """Learn the constraint: short equations where they explain it all, else a learned Γ̂(x).
+    """Learn the constraint: short equations where any are of use, else a learned Γ̂(x).
 
-    Equations for a part of it stay where the learned Γ̂ is of no use, or has too many entries.
+    An equation holds beyond the data as it does among them. A Γ̂ learned point by point may explain
+    more of the constraint there and be far off beyond, which no edge held out of the data shows.
     """
     dataset, config, key = model.dataset, model.config, stage_keys(model.seed).constraint
     samples, primary = dataset.samples(), dataset.sources.index(model.primary)
     space = find_normal_space(model.world, samples, primary, key=key, config=config.constraint)
-    equations: ConstraintFit | None = None
+    by_equations: Model | None = None
     if "dictionary" in config.representations:
         equations = fit_dictionary(
             model.world,
@@ -125,17 +126,18 @@ def _discover(model: Model) -> Model:
             config=config.constraint,
             correlated=by_trajectory(config),
         )
-        model = replace(model, choices=replace(model.choices, representation="dictionary"))
-        if equations.c >= space.c or (equations.c and dataset.n > _FEW_STATES):
-            return constrain_by(model, equations)
+        if equations.c:
+            choices = replace(model.choices, representation="dictionary")
+            by_equations = constrain_by(replace(model, choices=choices), equations)
+            explained = equations.c >= space.c or dataset.n > _FEW_STATES
+            if explained or by_equations.predictor.gamma is not None:
+                return by_equations
     units = np.append(np.where(samples.xdot.std(axis=0) > 0, samples.xdot.std(axis=0), 1.0), 1)
     found, name, errors = choose_representation(space, units, _learners(model, units))
     choices = replace(model.choices, representation=name, representations=errors)
     learned = replace(model, choices=choices, constraint_fit=found)
     learned = constrain(learned, found.gamma)
-    if equations is None or not equations.c or learned.predictor.gamma is not None:
-        return learned
-    return constrain_by(model, equations)
+    return by_equations if by_equations and learned.predictor.gamma is None else learned
 
 
 def _with_angles(

@@ -79,7 +79,8 @@ def constrain_by(model: Model, found: ConstraintFit) -> Model:
 
     They are taken one after the other, simplest first, if with them held-out data are predicted no
     worse. With many states some of many thousand sums are small by chance, and one such sum among
-    them would cost the model what the others are good for.
+    them would cost the model what the others are good for. But where being drawn towards all of
+    them is clearly better on held-out data, that is done.
     """
     constrained = constrain(replace(model, constraint_fit=found), found.gamma)
     if constrained.choices.used in _FIRM or found.c < _SOME or not model.config.tangent:
@@ -89,18 +90,25 @@ def constrain_by(model: Model, found: ConstraintFit) -> Model:
     for row in range(found.c):
         gamma = found.only([*kept, row]).gamma
         after = _judged(Predictor(model.world, gamma), model, primary)
-        pairs = [{"before": a, "after": b} for a, b in zip(before, after, strict=True)]
-        if all("after" in level_with_best(pair, _FLOOR) for pair in pairs):
+        if _no_worse(after, before):
             before, kept = after, [*kept, row]
     if not 0 < len(kept) < found.c:
         return constrained
     fewer = found.only(kept)
     again = constrain(replace(model, constraint_fit=fewer), fewer.gamma)
-    if again.choices.used not in _FIRM:
+    if again.choices.used not in _FIRM or not _no_worse(
+        *(_judged(each.predictor, model, primary) for each in (again, constrained))
+    ):
         return constrained
     assert found.equations is not None
     left_out = tuple(str(found.equations[i]) for i in range(found.c) if i not in kept)
     return replace(again, choices=replace(again.choices, left_out=left_out))
+
+
+def _no_worse(own: list[np.ndarray], others: list[np.ndarray]) -> bool:
+    """Whether held-out errors are level with others before every judge."""
+    pairs = [{"own": a, "other": b} for a, b in zip(own, others, strict=True)]
+    return all("own" in level_with_best(pair, _FLOOR) for pair in pairs)
 
 
 def _judged(predictor: Predictor, model: Model, primary: int) -> list[np.ndarray]:

@@ -11,10 +11,13 @@ from offmap.constraint.search import Candidate, least_ratio, search_problem
 from offmap.constraint.weights import polished, tied
 from offmap.systems import (
     bicycle,
+    glider,
     planar_quadrotor,
     rolling_disk,
     slipping_unicycle,
+    steered_car,
     trailer,
+    two_trailers,
     unicycle,
 )
 
@@ -29,11 +32,12 @@ def data(system, count=400, noise=0.0, seed=0):
     return x, u, measured, np.maximum(noise, 1e-5) * spread
 
 
-def found(system, declared=True, **kwargs):
+def found(system, declared=True, sums=False, **kwargs):
     x, u, xdot, noise = data(system, **kwargs)
     angles = tuple(system.state_names.index(name) for name in system.angles)
     everything = tuple(range(system.n))
     library = Library(system.state_names, angles if declared else everything, angles * declared)
+    library = library.with_sums() if sums else library
     features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
     return discover(library, features, xdot, u, noise).rows, library
 
@@ -60,6 +64,49 @@ def test_right_number_of_rows_and_right_rows(system, noise):
     true_c = system.gamma(jnp.zeros(system.n)).shape[0]
     assert len(rows) == true_c
     assert largest_angle(rows, library, system) < (1e-6 if noise == 0 else 2e-3)
+
+
+@pytest.mark.parametrize(
+    "system", [steered_car(), glider(), two_trailers()], ids=lambda system: system.name
+)
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
+def test_laws_of_wheels_that_point_along_a_sum_of_angles(system, noise):
+    rows, library = found(system, sums=True, noise=noise)
+    assert len(rows) == system.gamma(jnp.zeros(system.n)).shape[0]
+    assert largest_angle(rows, library, system) < (1e-6 if noise == 0 else 2e-3)
+    fewer, _ = found(system, noise=noise)
+    assert len(fewer) < len(rows), "they are no short sums of sines of single angles"
+
+
+def test_a_cosine_that_stays_near_one_is_told_from_one_by_the_edge_of_the_data():
+    # L cos δ θ' against L θ': δ is at most .5, and noise of 1 % is in every velocity.
+    system = steered_car()
+    x, u, xdot, noise = data(system, noise=0.01)
+    x[:, 3] *= 0.5
+    clean = np.asarray(jax.vmap(system.f)(jnp.asarray(x), jnp.asarray(u)))
+    noise = 0.01 * clean.std(axis=0)
+    xdot = clean + noise * np.random.default_rng(1).normal(size=clean.shape)
+    library = Library(system.state_names, (2, 3), (2, 3)).with_sums()
+    features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
+    rows = discover(library, features, xdot, u, noise).rows
+    assert largest_angle(rows, library, system) < 3e-3
+
+
+def test_functions_of_sums_of_angles():
+    library = Library(("x", "a", "b"), (1, 2), (1, 2), ((1, 6),)).with_sums()
+    assert library.sums == ((1, 2, 1), (1, 2, -1))
+    assert library.labels[6:] == (
+        "sin(a + b)",
+        "sin(a − b)",
+        "cos(a + b)",
+        "cos(a − b)",
+        "x·sin(a + b)",
+    )
+    assert [set(states) for states in library.states[6:]] == [{1, 2}] * 4 + [{0, 1, 2}]
+    assert [set(states) for states in library.straight[6:]] == [set()] * 4 + [{0}]
+    x, a, b = 0.7, 0.3, -1.1
+    expected = [np.sin(a + b), np.sin(a - b), np.cos(a + b), np.cos(a - b), x * np.sin(a + b)]
+    np.testing.assert_allclose(library(jnp.array([x, a, b]))[6:], expected, rtol=1e-15)
 
 
 def test_nobody_needs_to_name_the_angle():

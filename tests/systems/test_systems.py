@@ -7,7 +7,20 @@ import pytest
 from scipy.linalg import subspace_angles
 from scipy.spatial.transform import Rotation
 
-from offmap.systems import planar_quadrotor, quadrotor3d, unicycle
+from offmap.rollout import rollout
+from offmap.systems import (
+    bicycle,
+    cart_pole,
+    glider,
+    planar_quadrotor,
+    quadrotor3d,
+    steered_car,
+    trailer,
+    two_trailers,
+    unicycle,
+)
+from offmap.systems.cart_pole import CART, LENGTH, POLE
+from offmap.systems.quadrotor import GRAVITY
 
 SYSTEMS = [unicycle(), planar_quadrotor(), quadrotor3d()]
 CONSTRAINTS = {"unicycle": 1, "quadrotor": 4, "quadrotor3d": 9}
@@ -53,6 +66,59 @@ def test_there_are_no_further_constraints(system):
     _, u = random_points(system, count=20, seed=2)
     stack = np.column_stack([velocities(system, np.tile(x, (20, 1)), u), np.ones(20)])
     assert np.linalg.matrix_rank(stack) == system.n + 1 - CONSTRAINTS[system.name]
+
+
+@pytest.mark.parametrize(
+    ("system", "c"),
+    [(trailer(), 2), (two_trailers(), 3), (steered_car(), 2), (cart_pole(), 3), (glider(), 2)],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_constraints_of_harder_systems_are_all_there_are(system, c):
+    x, u = random_points(system)
+    gamma = gammas(system, x)
+    assert gamma.shape == (len(x), c, system.n + 1)
+    motions = np.column_stack([velocities(system, x, u), np.ones(len(x))])
+    scale = np.abs(gamma) @ np.abs(motions)[:, :, None]
+    left = np.einsum("kcq,kq->kc", gamma, motions)
+    assert np.all(np.abs(left) <= 1e-14 * scale[:, :, 0])
+    assert np.linalg.svd(gamma[..., :-1], compute_uv=False).min() > 0.1
+    stack = np.column_stack([velocities(system, np.tile(x[:1], (20, 1)), u[:20]), np.ones(20)])
+    assert np.linalg.matrix_rank(stack) == system.n + 1 - c
+
+
+def test_a_steered_car_is_a_bicycle_whose_steering_is_a_state():
+    x, u = random_points(bicycle(), count=20)
+    steered = np.column_stack([x, u[:, 0]])
+    rates = np.column_stack([u[:, 1], np.full(20, 0.3)])
+    expected = np.column_stack([velocities(bicycle(), x, u), np.full(20, 0.3)])
+    np.testing.assert_allclose(velocities(steered_car(), steered, rates), expected, rtol=1e-14)
+
+
+def test_the_second_trailer_is_a_trailer_of_the_first():
+    # Seen from the first trailer's axle, which moves along its heading at speed v cos(θ − ψ₁).
+    x, u = random_points(two_trailers(), count=20)
+    theta, first, second = x[:, 2:].T
+    v = u[:, 1] * np.cos(theta - first)
+    as_tractor = np.column_stack([x[:, :2], first, second])
+    towed = velocities(trailer(0.8), as_tractor, np.column_stack([u[:, 0], v]))
+    both = velocities(two_trailers((1.0, 0.8)), x, u)
+    np.testing.assert_allclose(both[:, 4], towed[:, 3], rtol=1e-13)
+    np.testing.assert_allclose(both[:, :4], velocities(trailer(), x[:, :4], u), rtol=1e-13)
+
+
+def test_a_swinging_pole_keeps_its_energy():
+    x0, still = jnp.array([0.0, 1.2, 0.5, -1.0]), jnp.zeros((2000, 1))
+    _, theta, v, omega = np.asarray(rollout(cart_pole().f, x0, still, 1e-3, "rk4")).T
+    bob = (v + LENGTH * omega * np.cos(theta)) ** 2 + (LENGTH * omega * np.sin(theta)) ** 2
+    energy = 0.5 * CART * v**2 + 0.5 * POLE * bob - POLE * GRAVITY * LENGTH * np.cos(theta)
+    assert np.ptp(theta) > 2.0
+    np.testing.assert_allclose(energy, energy[0], atol=1e-9)
+
+
+def test_a_glider_moves_along_its_nose():
+    x, u = random_points(glider(), count=20)
+    nose = Rotation.from_euler("ZY", np.column_stack([x[:, 3], -x[:, 4]])).apply([1.0, 0.0, 0.0])
+    np.testing.assert_allclose(velocities(glider(), x, u)[:, :3], u[:, :1] * nose, atol=1e-14)
 
 
 def test_unicycle_by_hand():

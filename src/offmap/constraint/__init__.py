@@ -3,13 +3,13 @@
 from offmap.constraint.basis import align_signs, rref, unit_rows
 from offmap.constraint.choice import choose_representation
 from offmap.constraint.equations import Equation, readable_equations
+from offmap.constraint.laws import fit_dictionary
 from offmap.constraint.learned import (
     ConstraintConfig,
     ConstraintFit,
     LearnedConstraint,
     find_normal_space,
     fit_constraint,
-    fit_dictionary,
     fit_rows,
 )
 from offmap.constraint.library import DictionaryConstraint, Library

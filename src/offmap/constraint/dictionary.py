@@ -30,6 +30,8 @@ from offmap.constraint.search import (
 )
 from offmap.constraint.weights import DictionaryRow, finished, polished, row_of, tied
 
+MAX_TERMS = 3
+"""Most terms in a short equation, before it grows."""
 _INDEPENDENT = 0.2  # least singular value of unit rows that count as different constraints
 _TOGETHER = 2.0  # noise in x, which `noise` leaves out, adds up where equations are combined
 _CONTRADICTS = 0.05  # radians between an equation and the accepted ones that it does not belong to
@@ -76,7 +78,7 @@ def discover(
     noise: Float[np.ndarray, " n"],
     *,
     groups: Int[np.ndarray, " N"] | None = None,
-    max_terms: int = 3,
+    max_terms: int = MAX_TERMS,
     standard: Standard = USUAL,
 ) -> ShortLaws:
     """Short equations that every sample obeys, simplest first, none implied by the others.

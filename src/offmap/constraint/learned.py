@@ -9,21 +9,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from offmap.calls import at_each
 from offmap.constraint.basis import align_signs, rref, unit_rows
-from offmap.constraint.dictionary import Standard, discover, equation_of, inputs_of
 from offmap.constraint.equations import Equation
-from offmap.constraint.library import DictionaryConstraint, Library
+from offmap.constraint.library import DictionaryConstraint
 from offmap.constraint.normal_space import (
     NormalSpace,
     derivative_stack,
     normal_space,
+    spread,
     spread_actions,
 )
-from offmap.constraint.second_order import discover_products
-from offmap.constraint.weights import DictionaryRow
 from offmap.data import Samples
 from offmap.gp import AbstractGPs, GPConfig, KernelName, choose_kernel, fit_gps
 from offmap.pseudometric import (
@@ -34,19 +31,6 @@ from offmap.pseudometric import (
     retained_inputs,
 )
 from offmap.types import Gamma, VectorField
-
-_NOISE_FLOORS = (0.0, 0.01, 0.03)
-"""Least noise that is tried, one after the other, relative to the size of x'. Where errors are
-alike in neighbouring samples they pass for dynamics, and the noise found is too low: no 0 there."""
-_EFFECT = 0.5
-"""Share of a residual that controls must explain to be said to matter, where errors are alike in
-neighbouring samples: they go with controls that are smooth in time, whatever the F-test says."""
-
-_MATTERS = 0.1
-"""On recordings, a law that controls bend by less than this share of the motions in it is one yet:
-whether to predict by it is decided on held-out data."""
-_PROBES = 200  # samples at which slopes are asked for
-_SLOPE = 1e-3  # mean square of a slope, as a share of the largest, that is one
 
 
 @dataclass(frozen=True)
@@ -179,7 +163,7 @@ def find_normal_space(
     return normal_space(
         x,
         stack,
-        _spread(samples.xdot),
+        spread(samples.xdot),
         c=config.c,
         min_gap=config.min_gap,
         epsilon=config.epsilon,
@@ -206,73 +190,6 @@ def fit_rows(
     )
     retained = tuple(row.reduction.names for row in learned)
     return ConstraintFit(LearnedConstraint(learned), space, rows, metrics, retained)
-
-
-def fit_dictionary(
-    f: VectorField,
-    space: NormalSpace,
-    samples: Samples,
-    primary: int,
-    noise: Float[np.ndarray, " n"],
-    library: Library,
-    *,
-    key: PRNGKeyArray,
-    config: ConstraintConfig,
-    correlated: bool = False,
-) -> ConstraintFit:
-    """Search measured motions for short equations between terms of a library.
-
-    Where these leave more open than the controls can move, products of two terms are tried too.
-
-    Args:
-        f: the dynamics, asked which states each velocity depends on.
-        space: the normal space, kept for its spectrum.
-        samples: measured data.
-        primary: code of the source whose samples are searched.
-        noise: standard deviation of the noise in each component of x', in units of its spread, as
-            the dynamics found it. Real errors of derivatives are smooth in time and partly pass
-            for dynamics, so if nothing obeys this noise, larger noise is tried.
-        library: functions of the state to build equations from.
-        key: randomness of the choice of samples.
-        config: settings.
-        correlated: whether errors of neighbouring samples are alike, as in recordings.
-    """
-    own = np.flatnonzero(samples.source == primary)
-    own = own[np.asarray(jax.random.permutation(key, len(own)))[: config.search_samples]]
-    features = np.asarray(at_each(library, samples.x[own]))
-    spread, size = _spread(samples.xdot[own]), np.sqrt(np.mean(samples.xdot[own] ** 2, axis=0))
-    found, rows = library, list[DictionaryRow]()
-    least = noise * spread
-    groups = samples.trajectory[own] if correlated else None
-    for floor in _NOISE_FLOORS[1:] if correlated else _NOISE_FLOORS:
-        level = np.maximum(least, floor * size)
-        if floor > 0 and not correlated and np.any(level <= least):
-            break  # of some velocity, the noise that was found is larger anyway
-        standard = Standard(
-            effect=_EFFECT if correlated or floor > 0 else 0.0,
-            matters=_MATTERS if correlated else 0.0,
-        )
-        measured = (features, samples.xdot[own], samples.u[own], level)
-        short = discover(library, *measured, groups=groups, standard=standard)
-        found, rows = library, short.rows
-        if samples.x.shape[1] - len(rows) > samples.u.shape[1]:
-            depends = _depends(f, samples.take(own))
-            found, rows = discover_products(
-                library, *measured, short, depends, groups=groups, standard=standard
-            )
-        if rows:
-            break
-    if not rows:
-        return ConstraintFit(None, space, space.basis, [], (), ())
-    weights = jnp.asarray(np.stack([row.weights for row in rows]))
-    return ConstraintFit(
-        DictionaryConstraint(found, weights),
-        space,
-        space.basis,
-        [],
-        tuple(inputs_of(row, found) for row in rows),
-        tuple(equation_of(row, found) for row in rows),
-    )
 
 
 def _fit_row(
@@ -312,21 +229,3 @@ def _choose_states(
     if len(pool) <= config.samples:
         return pool
     return pool[np.asarray(jax.random.permutation(key, len(pool)))[: config.samples]]
-
-
-def _depends(f: VectorField, samples: Samples) -> Bool[np.ndarray, "n n"]:
-    """Which states each component of f depends on, by its slopes in units of the sizes."""
-    some = samples.take(np.arange(len(samples))[:: max(1, len(samples) // _PROBES)])
-    slopes = np.asarray(_slopes(f, jnp.asarray(some.x), jnp.asarray(some.u)))
-    change = np.mean(slopes**2, axis=0) * np.mean(samples.x**2, axis=0)
-    return change > _SLOPE * change.max(axis=1, keepdims=True)
-
-
-@eqx.filter_jit
-def _slopes(f, x, u):
-    return jax.vmap(jax.jacfwd(f))(x, u)
-
-
-def _spread(xdot: np.ndarray) -> np.ndarray:
-    spread = xdot.std(axis=0)
-    return np.where(spread > 0, spread, 1.0)

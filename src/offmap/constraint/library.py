@@ -1,5 +1,6 @@
 """The terms that short equations are made of."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import equinox as eqx
@@ -26,6 +27,14 @@ class Library(eqx.Module):
     """States that are known to be angles."""
     pairs: tuple[tuple[int, int], ...] = eqx.field(static=True, default=())
     """Products of two of these functions, by their places, that are offered as well."""
+    sums: tuple[tuple[int, int, int], ...] = eqx.field(static=True, default=())
+    """Sums θᵢ + θⱼ and differences θᵢ − θⱼ of angles, as (i, j, ±1), whose sine and cosine are
+    offered: a wheel that is steered by δ on a robot that heads for θ points along θ + δ."""
+
+    def with_sums(self) -> "Library":
+        """The same with all sums and differences of two angles."""
+        sums = ((i, j, sign) for i, j in combinations(self.angles, 2) for sign in (1, -1))
+        return replace(self, sums=tuple(sums))
 
     @property
     def plain(self) -> tuple[int, ...]:
@@ -36,22 +45,24 @@ class Library(eqx.Module):
         """Value of every function at one state."""
         plain = x[jnp.array(self.plain, dtype=int)]
         trig = x[jnp.array(self.trigonometric, dtype=int)]
-        single = jnp.concatenate([jnp.ones(1), plain, jnp.sin(trig), jnp.cos(trig)])
+        single = [jnp.ones(1), plain, jnp.sin(trig), jnp.cos(trig)]
+        if self.sums:
+            i, j, sign = jnp.array(self.sums, dtype=int).T
+            single += [jnp.sin(x[i] + sign * x[j]), jnp.cos(x[i] + sign * x[j])]
+        functions = jnp.concatenate(single)
         if not self.pairs:
-            return single
+            return functions
         first, second = jnp.array(self.pairs, dtype=int).T
-        return jnp.concatenate([single, single[first] * single[second]])
+        return jnp.concatenate([functions, functions[first] * functions[second]])
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Name of every function; the constant has none."""
         angles = [self.names[i] for i in self.trigonometric]
-        single = (
-            "",
-            *(self.names[i] for i in self.plain),
-            *(f"sin({name})" for name in angles),
-            *(f"cos({name})" for name in angles),
-        )
+        sums = [self._sum_label(*parts) for parts in self.sums]
+        single = ["", *(self.names[i] for i in self.plain)]
+        for names in (angles, sums):
+            single += [f"{f}({name})" for f in ("sin", "cos") for name in names]
         pairs = (f"{single[i]}²" if i == j else f"{single[i]}·{single[j]}" for i, j in self.pairs)
         return (*single, *pairs)
 
@@ -59,18 +70,19 @@ class Library(eqx.Module):
     def states(self) -> tuple[frozenset[int], ...]:
         """States that every function depends on."""
         single = [(), *((i,) for i in self.plain), *2 * [(i,) for i in self.trigonometric]]
+        single += 2 * [(i, j) for i, j, _ in self.sums]
         pairs = ((*single[i], *single[j]) for i, j in self.pairs)
         return tuple(frozenset(states) for states in (*single, *pairs))
 
     @property
     def straight(self) -> tuple[frozenset[int], ...]:
         """States that every function sees as they are, rather than by a sine or cosine."""
-        trig = 2 * len(self.trigonometric)
+        trig = 2 * (len(self.trigonometric) + len(self.sums))
         single = [(), *((i,) for i in self.plain), *((),) * trig]
         pairs = ((*single[i], *single[j]) for i, j in self.pairs)
         return tuple(frozenset(states) for states in (*single, *pairs))
 
-    def terms(self, most: int = 150) -> Float[np.ndarray, "t k q"]:
+    def terms(self, most: int = 200) -> Float[np.ndarray, "t k q"]:
         """What an equation may be a sum of, as weights over (function, entry of [ẋ; 1]).
 
         Every product of a function and an entry; and, if no more than `most` terms come out, two
@@ -85,11 +97,15 @@ class Library(eqx.Module):
             return products
         return np.concatenate([products, turned])
 
+    def _sum_label(self, i: int, j: int, sign: int) -> str:
+        return f"{self.names[i]} {'+' if sign > 0 else '−'} {self.names[j]}"
+
     def _turned(self, k: int, q: int) -> Float[np.ndarray, "t k q"]:
-        """± sin(θ) ẋᵢ + cos(θ) ẋⱼ and cos(θ) ẋᵢ ± sin(θ) ẋⱼ for all i < j and all angles."""
+        """± sin(θ) ẋᵢ + cos(θ) ẋⱼ and cos(θ) ẋᵢ ± sin(θ) ẋⱼ for all i < j, angles and sums."""
         found = [np.zeros((0, k, q))]
-        for angle in self.angles:
-            sine, cosine = (self.labels.index(f"{f}({self.names[angle]})") for f in ("sin", "cos"))
+        turns = [self.names[i] for i in self.angles]
+        for angle in (*turns, *(self._sum_label(*parts) for parts in self.sums)):
+            sine, cosine = (self.labels.index(f"{f}({angle})") for f in ("sin", "cos"))
             for i, j in combinations(self.plain, 2):
                 for sign in (-1.0, 1.0):
                     pair = np.zeros((2, k, q))

@@ -29,6 +29,12 @@ class NormalSpace:
         return self.basis.shape[1]
 
 
+def spread(xdot: Float[np.ndarray, "N n"]) -> Float[np.ndarray, " n"]:
+    """Standard deviation of each component of ẋ, by which it is scaled; 1 where it is constant."""
+    deviation = xdot.std(axis=0)
+    return np.where(deviation > 0, deviation, 1.0)
+
+
 def spread_actions(controls: Float[np.ndarray, "N m"], count: int) -> Float[np.ndarray, "K m"]:
     """K observed controls far from each other, so that their effects differ as much as they can."""
     unique = np.unique(controls, axis=0)

@@ -10,11 +10,12 @@ from jaxtyping import Bool, Float, Int
 from scipy.stats import t as t_distribution
 
 _BLOCK = 40_000  # supports examined at once
-_MOST = 400_000  # supports of one size; beyond, only the best smaller ones are extended
+_MOST = 800_000  # supports of one size; beyond, only the best smaller ones are extended
 _EXTENDED = 200
 _SHARE = 1e-3  # a term that contributes less than this share of the largest is not one
 _ROUND_OFF = 1e-14
 _ALIKE = 1.15  # residuals of the same kind of sum up to this multiple of the best are alike
+_ALIKE_HELD_OUT = 1.05  # and errors on held-out parts up to this one
 _PAIR = 2  # products in a turned term
 _AS_GOOD = 2.0  # an equation with a residual up to this multiple of the best one's is as good
 _EXACT = 0.3  # and so are all with a residual below this share of the noise expected
@@ -176,8 +177,6 @@ def candidates(search: Search, max_terms: int, tolerance: float) -> list[Candida
     ones that do not follow from simpler ones, then those with the least residual; the simplest of
     those that are alike.
     """
-    found: list[Candidate] = []
-    order: list[tuple] = []
     smaller = np.zeros((1, 0), dtype=np.int32)
     obeyed = []
     for size in range(1, max_terms + 1):
@@ -187,17 +186,50 @@ def candidates(search: Search, max_terms: int, tolerance: float) -> list[Candida
         obeyed.append(sums)
         smaller = supports[np.argsort(ratios)[:_EXTENDED]]
     implied = _implied(search, obeyed)
+    found: list[Candidate] = []
+    ranks: list[list[float]] = []
     for sums, follows, most in zip(obeyed, implied, _allowed(search, obeyed, implied), strict=True):
+        good = sums.ratios <= most
+        sums, follows = Sums(*(part[good] for part in sums)), follows[good]
         mixed, degree = _mixed(search, sums.supports), search.degree[sums.supports].sum(axis=1)
-        for i in np.flatnonzero(sums.ratios <= most):
-            support, weights, ratio = sums.supports[i], sums.weights[i], float(sums.ratios[i])
-            found.append(Candidate(support, weights, ratio, float(most[i])))
-            order.append((len(support), mixed[i], follows[i], degree[i], ratio))
-    alike: dict[tuple, float] = {}
-    for *kind, _, ratio in order:
-        alike[tuple(kind)] = min(alike.get(tuple(kind), np.inf), as_good_as(ratio))
-    ranks = [(*place[:3], place[4] > alike[place[:3]], *place[3:]) for place in order]
+        behind = ~_level_with_best(search, sums, np.stack([mixed, follows], axis=1))
+        terms = np.full(len(degree), sums.supports.shape[1])
+        ranks += np.stack([terms, mixed, follows, behind, degree, sums.ratios], axis=1).tolist()
+        found += [
+            Candidate(support, weights, float(ratio), float(bar))
+            for support, weights, ratio, bar in zip(*sums, most[good], strict=True)
+        ]
     return [found[i] for i in sorted(range(len(found)), key=ranks.__getitem__)]
+
+
+def _level_with_best(
+    search: Search, sums: Sums, kinds: Bool[np.ndarray, "S k"]
+) -> Bool[np.ndarray, " S"]:
+    """Which sums are as good as the best of their kind, both on all data and on parts held out.
+
+    Sums of one kind are about the same velocities. Whether a cosine that stays near 1 is there is
+    told by where it is least near.
+    """
+    if not len(sums.ratios):
+        return np.zeros(0, dtype=bool)
+    kinds = np.concatenate([kinds, about(search, sums.supports, sums.weights)], axis=1)
+    _, kind = np.unique(kinds, axis=0, return_inverse=True)
+    level = _near_best(sums.ratios, kind, _ALIKE)
+    if len(search.held):
+        some = np.flatnonzero(level)
+        errors = _held_out(search, sums.supports[some]).mean(axis=1)
+        errors = np.sqrt(np.maximum(errors, 0.0))  # exact sums leave round-off of either sign
+        level[some] = _near_best(errors, kind[some], _ALIKE_HELD_OUT)
+    return level
+
+
+def _near_best(
+    errors: Float[np.ndarray, " S"], kind: Int[np.ndarray, " S"], most: float
+) -> Bool[np.ndarray, " S"]:
+    """Which errors are at most this multiple of the least of their kind."""
+    best = np.full(kind.max() + 1, np.inf)
+    np.minimum.at(best, kind, errors)
+    return errors <= np.maximum(most * best, _EXACT)[kind]
 
 
 def _obeyed(

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from offmap.constraint.dictionary import (
+    MAX_TERMS,
     USUAL,
     ShortLaws,
     Standard,
@@ -140,7 +141,7 @@ def _with_products(library: Library) -> Library:
     """All products of two: of states, and of sines and cosines where it is known of what."""
     single = len(library.plain) + (2 * len(library.trigonometric) if library.angles else 0)
     pairs = combinations_with_replacement(range(1, 1 + single), 2)
-    return Library(library.names, library.trigonometric, library.angles, tuple(pairs))
+    return replace(library, pairs=tuple(pairs))
 
 
 def _singles(library: Library) -> int:
@@ -294,9 +295,13 @@ def _of_their_own(motions: _Motions, functions: list[int]) -> list[int]:
 
 
 def _holds(motions: _Motions, search: Search, support: Int[np.ndarray, " s"]) -> bool:
-    """Whether a sum has products, says something, and held-out samples obey it as others do."""
+    """Whether a sum says something new, and held-out samples obey it as others do.
+
+    Without products it is new only if it is longer than those that were tried before.
+    """
     _, weights = least_ratio(search.gram, search.noise, support[None])
-    if not np.any(search.terms[support][:, _singles(motions.library) :]):
+    products = np.any(search.terms[support][:, _singles(motions.library) :])
+    if not products and len(support) <= MAX_TERMS:
         return False
     if not telling(search, support[None], weights)[0]:
         return False
@@ -391,7 +396,7 @@ def _without_unused(
     used = np.any([np.any(row.weights != 0, axis=1) for row in rows], axis=0)
     used = np.flatnonzero(used | (np.arange(len(library.labels)) < single))
     pairs = tuple(library.pairs[k - single] for k in used[single:])
-    smaller = Library(library.names, library.trigonometric, library.angles, pairs)
+    smaller = replace(library, pairs=pairs)
     return smaller, [
         DictionaryRow(row.weights[used], row.standard_errors[used], row.residual) for row in rows
     ]

@@ -58,7 +58,9 @@ def _terms(casadi: Any, library: Library, x: Any) -> Any:
     """`Library.__call__`."""
     trig = [x[i] for i in library.trigonometric]
     plain = [x[i] for i in library.plain]
-    single = [1, *plain, *(casadi.sin(a) for a in trig), *(casadi.cos(a) for a in trig)]
+    sums = [x[i] + sign * x[j] for i, j, sign in library.sums]
+    sines = [f(a) for some in (trig, sums) for f in (casadi.sin, casadi.cos) for a in some]
+    single = [1, *plain, *sines]
     return casadi.vertcat(*single, *(single[i] * single[j] for i, j in library.pairs))
 
 

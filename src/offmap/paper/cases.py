@@ -18,11 +18,15 @@ from offmap.systems import (
     Box,
     System,
     bicycle,
+    cart_pole,
+    glider,
     quadrotor3d,
     rolling_disk,
     slipping_unicycle,
+    steered_car,
     tanh_unicycle,
     trailer,
+    two_trailers,
 )
 
 _RIGHT = 1e-3  # radians between learned and true rows that count as right
@@ -127,6 +131,41 @@ def _wheeled(system: System) -> Experiment:
     )
 
 
+def _steered() -> Experiment:
+    """The unicycle's protocol with wheels turned by at most .3; outside, by up to .4 at first."""
+    protocol = _wheeled(steered_car())
+    inner = Box((-10, -10, -pi / 3, -0.3), (10, 10, pi / 3, 0.3))
+    outer = Box((15, 15, pi / 3, -0.4), (20, 20, pi / 2, 0.4))
+    return replace(protocol, id_box=inner, ood_offline_box=inner, ood_online_box=outer)
+
+
+def _gliding() -> Experiment:
+    """The unicycle's protocol in the air; outside, flights are lower and steeper."""
+    inner = Box((-10, -10, -5, -pi / 3, -0.5), (10, 10, 0, pi / 3, 0.5))
+    outer = Box((15, 15, -9, pi / 3, -0.7), (20, 20, -7, pi / 2, 0.7))
+    return replace(
+        EXPERIMENTS["unicycle"],
+        system=glider(),
+        id_box=inner,
+        ood_offline_box=inner,
+        ood_online_box=outer,
+    )
+
+
+def _swinging() -> Experiment:
+    """Half a second of swings up to about 60°; outside, higher and faster ones elsewhere."""
+    inner = Box((-1, -pi / 3, -1, -1), (1, pi / 3, 1, 1))
+    outer = Box((2, pi / 3, -2, -2), (3, pi / 2, 2, 2))
+    return replace(
+        EXPERIMENTS["unicycle"],
+        system=cart_pole(),
+        offline_trajectories=40,
+        id_box=inner,
+        ood_offline_box=inner,
+        ood_online_box=outer,
+    )
+
+
 def _in_space() -> Experiment:
     """Short flights with tilts up to about 45°; online and test flights are faster and steeper."""
     inner = Box(
@@ -162,6 +201,18 @@ CASES = {
         _wheeled(bicycle()), frozenset({"theta", "delta", "v"}), frozenset({"delta", "v"})
     ),
     "trailer": Case(_wheeled(trailer()), frozenset({"theta", "psi", "omega", "v"}), _COMMANDS),
+    "trailers": Case(
+        _wheeled(two_trailers()), frozenset({"theta", "psi1", "psi2", "omega", "v"}), _COMMANDS
+    ),
+    "steered": Case(
+        _steered(), frozenset({"theta", "delta", "v", "rate"}), frozenset({"v", "rate"})
+    ),
+    "glider": Case(
+        _gliding(),
+        frozenset({"psi", "pitch", "speed", "yaw", "dive"}),
+        frozenset({"speed", "yaw", "dive"}),
+    ),
+    "cartpole": Case(_swinging(), frozenset({"theta", "v", "omega", "force"})),
     "disk": Case(
         _wheeled(rolling_disk()),
         frozenset({"theta", "omega", "spin"}),

@@ -69,6 +69,7 @@ def _gamma(gamma: Gamma) -> dict[str, Any]:
             "kind": "dictionary",
             "plain": list(gamma.library.plain),
             "trigonometric": list(gamma.library.trigonometric),
+            "sums": [list(parts) for parts in gamma.library.sums],
             "pairs": [list(pair) for pair in gamma.library.pairs],
             "weights": _array(gamma.weights),
         }

@@ -59,27 +59,75 @@ def bicycle(wheelbase: float = 0.5) -> System:
     )
 
 
-def trailer(length: float = 1.0) -> System:
-    """A unicycle that tows a trailer hitched at its axle: x = (px, py, theta, psi), c = 2."""
+def steered_car(wheelbase: float = 0.5) -> System:
+    """A car whose steering angle is a state: x = (px, py, theta, delta), u = (v, rate), c = 2.
+
+    Neither axle slides: the front wheels, ahead by the wheelbase, point along theta + delta.
+    """
 
     def f(x: Float[Array, " 4"], u: Float[Array, " 2"]) -> Float[Array, " 4"]:
-        _, _, theta, psi = x
-        omega, v = u
-        sway = v / length * jnp.sin(theta - psi)
-        return jnp.stack([v * jnp.cos(theta), v * jnp.sin(theta), omega, sway])
+        _, _, theta, delta = x
+        v, rate = u
+        turn = v * jnp.tan(delta) / wheelbase
+        return jnp.stack([v * jnp.cos(theta), v * jnp.sin(theta), turn, rate])
 
     def gamma(x: Float[Array, " 4"]) -> Float[Array, "2 5"]:
-        # The trailer's axle does not slide either: −sin ψ ṗx + cos ψ ṗy − L ψ' = 0.
-        psi = x[3]
-        zero = jnp.zeros_like(psi)
-        row = jnp.stack([-jnp.sin(psi), jnp.cos(psi), zero, zero - length, zero])
+        _, _, theta, delta = x
+        front, zero = theta + delta, jnp.zeros_like(theta)
+        row = jnp.stack([-jnp.sin(front), jnp.cos(front), wheelbase * jnp.cos(delta), zero, zero])
         return jnp.concatenate([no_side_slip(x), row[None]])
 
     return System(
-        name="trailer",
-        state_names=("px", "py", "theta", "psi"),
+        name="steered-car",
+        state_names=("px", "py", "theta", "delta"),
+        control_names=("v", "rate"),
+        angles=("theta", "delta"),
+        dt=0.1,
+        f=f,
+        gamma=gamma,
+        controls=Box((0.0, -0.3), (1.5, 0.3)),
+    )
+
+
+def trailer(length: float = 1.0) -> System:
+    """A unicycle that tows a trailer hitched at its axle: x = (px, py, theta, psi), c = 2."""
+    return _towing("trailer", ("psi",), (length,))
+
+
+def two_trailers(lengths: tuple[float, float] = (1.0, 0.8)) -> System:
+    """A unicycle that tows two trailers, each hitched at the axle before it: n = 5, c = 3."""
+    return _towing("two-trailers", ("psi1", "psi2"), lengths)
+
+
+def _towing(name: str, angles: tuple[str, ...], lengths: tuple[float, ...]) -> System:
+    """A unicycle with a chain of trailers; each axle moves along its own heading."""
+
+    def f(x: Float[Array, " n"], u: Float[Array, " 2"]) -> Float[Array, " n"]:
+        omega, v = u
+        rates = [v * jnp.cos(x[2]), v * jnp.sin(x[2]), omega]
+        for i, length in enumerate(lengths):
+            behind = x[2 + i] - x[3 + i]
+            rates.append(v / length * jnp.sin(behind))
+            v = v * jnp.cos(behind)
+        return jnp.stack(rates)
+
+    def gamma(x: Float[Array, " n"]) -> Float[Array, "c q"]:
+        # Seen from its own heading ψᵢ, an axle is moved sideways by the tractor and by the turns of
+        # all trailers up to its own: −sin ψᵢ ṗx + cos ψᵢ ṗy − Σ Lⱼ cos(ψᵢ − ψⱼ) ψⱼ' = 0.
+        rows = [no_side_slip(x)[0]]
+        for i in range(len(lengths)):
+            psi = x[3 + i]
+            row = jnp.zeros(x.shape[0] + 1).at[0].set(-jnp.sin(psi)).at[1].set(jnp.cos(psi))
+            for j in range(i + 1):
+                row = row.at[3 + j].set(-lengths[j] * jnp.cos(psi - x[3 + j]))
+            rows.append(row)
+        return jnp.stack(rows)
+
+    return System(
+        name=name,
+        state_names=("px", "py", "theta", *angles),
         control_names=("omega", "v"),
-        angles=("theta", "psi"),
+        angles=("theta", *angles),
         dt=0.1,
         f=f,
         gamma=gamma,

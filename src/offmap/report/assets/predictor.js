@@ -130,7 +130,9 @@ const offmapPredictor = (() => {
     return (x) => {
       const angles = spec.trigonometric.map((i) => x[i]);
       const plain = spec.plain.map((i) => x[i]);
-      const single = [1, ...plain, ...angles.map(Math.sin), ...angles.map(Math.cos)];
+      const sums = spec.sums.map(([i, j, sign]) => x[i] + sign * x[j]);
+      const trig = [angles, sums].flatMap((some) => [...some.map(Math.sin), ...some.map(Math.cos)]);
+      const single = [1, ...plain, ...trig];
       const terms = [...single, ...spec.pairs.map(([i, j]) => single[i] * single[j])];
       return weights.map((byTerm) => {
         const row = new Float64Array(byTerm[0].length);

@@ -1,0 +1,147 @@
+"""Short equations that the data obey: which libraries are searched, and when that is enough."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
+
+from offmap.calls import at_each
+from offmap.constraint.dictionary import Standard, discover, equation_of, inputs_of
+from offmap.constraint.learned import ConstraintConfig, ConstraintFit
+from offmap.constraint.library import DictionaryConstraint, Library
+from offmap.constraint.normal_space import NormalSpace, spread
+from offmap.constraint.second_order import discover_products
+from offmap.constraint.weights import DictionaryRow
+from offmap.data import Samples
+from offmap.types import VectorField
+
+_NOISE_FLOORS = (0.0, 0.01, 0.03)
+"""Least noise that is tried, one after the other, relative to the size of x'. Where errors are
+alike in neighbouring samples they pass for dynamics, and the noise found is too low: no 0 there."""
+_EFFECT = 0.5
+"""Share of a residual that controls must explain to be said to matter, where errors are alike in
+neighbouring samples: they go with controls that are smooth in time, whatever the F-test says."""
+_MATTERS = 0.1
+"""On recordings, a law that controls bend by less than this share of the motions in it is one yet:
+whether to predict by it is decided on held-out data."""
+_PROBES = 200  # samples at which slopes are asked for
+_SLOPE = 1e-3  # mean square of a slope, as a share of the largest, that is one
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Samples in which equations are sought."""
+
+    samples: Samples
+    noise: Float[np.ndarray, " n"]
+    """Standard deviation of the noise in each component of ẋ."""
+    groups: Int[np.ndarray, " N"] | None
+    """Samples whose errors may be alike; None: none are."""
+    standard: Standard
+
+    @property
+    def underactuated_by(self) -> int:
+        """Rows there are at least, as long as f is a function of u that is not too strange."""
+        return self.samples.x.shape[1] - self.samples.u.shape[1]
+
+    def features(self, library: Library) -> Float[np.ndarray, "N k"]:
+        """φ at every sample."""
+        return np.asarray(at_each(library, self.samples.x))
+
+
+def fit_dictionary(
+    f: VectorField,
+    space: NormalSpace,
+    samples: Samples,
+    primary: int,
+    noise: Float[np.ndarray, " n"],
+    library: Library,
+    *,
+    key: PRNGKeyArray,
+    config: ConstraintConfig,
+    correlated: bool = False,
+) -> ConstraintFit:
+    """Search measured motions for short equations between terms of a library.
+
+    Where these leave more open than the controls can move, sums and differences of angles are tried
+    too, and products of two terms.
+
+    Args:
+        f: the dynamics, asked which states each velocity depends on.
+        space: the normal space, kept for its spectrum.
+        samples: measured data.
+        primary: code of the source whose samples are searched.
+        noise: standard deviation of the noise in each component of x', in units of its spread, as
+            the dynamics found it. Real errors of derivatives are smooth in time and partly pass
+            for dynamics, so if nothing obeys this noise, larger noise is tried.
+        library: functions of the state to build equations from.
+        key: randomness of the choice of samples.
+        config: settings.
+        correlated: whether errors of neighbouring samples are alike, as in recordings.
+    """
+    places = np.flatnonzero(samples.source == primary)
+    chosen = np.asarray(jax.random.permutation(key, len(places)))[: config.search_samples]
+    own = samples.take(places[chosen])
+    least, size = noise * spread(own.xdot), np.sqrt(np.mean(own.xdot**2, axis=0))
+    groups = own.trajectory if correlated else None
+    found, rows = library, list[DictionaryRow]()
+    for floor in _NOISE_FLOORS[1:] if correlated else _NOISE_FLOORS:
+        level = np.maximum(least, floor * size)
+        if floor > 0 and not correlated and np.any(level <= least):
+            break  # of some velocity, the noise that was found is larger anyway
+        standard = Standard(
+            effect=_EFFECT if correlated or floor > 0 else 0.0,
+            matters=_MATTERS if correlated else 0.0,
+        )
+        found, rows = _search(f, library, _Measured(own, level, groups, standard))
+        if rows:
+            break
+    if not rows:
+        return ConstraintFit(None, space, space.basis, [], (), ())
+    weights = jnp.asarray(np.stack([row.weights for row in rows]))
+    return ConstraintFit(
+        DictionaryConstraint(found, weights),
+        space,
+        space.basis,
+        [],
+        tuple(inputs_of(row, found) for row in rows),
+        tuple(equation_of(row, found) for row in rows),
+    )
+
+
+def _search(
+    f: VectorField, library: Library, measured: _Measured
+) -> tuple[Library, list[DictionaryRow]]:
+    """Rows over ever more terms, until they leave no more open than the controls can move."""
+    samples, enough = measured.samples, measured.underactuated_by
+    features = measured.features(library)
+    noisy, groups = (samples.xdot, samples.u, measured.noise), measured.groups
+    standard = measured.standard
+    short = discover(library, features, *noisy, groups=groups, standard=standard)
+    if len(library.angles) > 1:
+        wider = library.with_sums()
+        found = discover(wider, measured.features(wider), *noisy, groups=groups, standard=standard)
+        if len(found.rows) >= len(short.rows):
+            library, features, short = wider, measured.features(wider), found
+    if len(short.rows) >= enough:
+        return library, short.rows
+    depends = _depends(f, samples)
+    return discover_products(
+        library, features, *noisy, short, depends, groups=groups, standard=standard
+    )
+
+
+def _depends(f: VectorField, samples: Samples) -> Bool[np.ndarray, "n n"]:
+    """Which states each component of f depends on, by its slopes in units of the sizes."""
+    some = samples.take(np.arange(len(samples))[:: max(1, len(samples) // _PROBES)])
+    slopes = np.asarray(_slopes(f, jnp.asarray(some.x), jnp.asarray(some.u)))
+    change = np.mean(slopes**2, axis=0) * np.mean(samples.x**2, axis=0)
+    return change > _SLOPE * change.max(axis=1, keepdims=True)
+
+
+@eqx.filter_jit
+def _slopes(f, x, u):
+    return jax.vmap(jax.jacfwd(f))(x, u)
