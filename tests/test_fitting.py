@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import offmap
-from offmap import fitting, sparsity
+from offmap import fitting, sparsity, structure
 from offmap.config import Config
 from offmap.constraint import Equation
 from offmap.features import Features
@@ -300,26 +300,31 @@ def test_a_state_along_which_dynamics_are_flat_is_dropped(monkeypatch):
     assert "none along the others" in found.disagreement
 
 
-@pytest.mark.parametrize("useful", [True, False])
-@pytest.mark.parametrize("few_states", [8, 2])
-def test_equations_for_a_part_stay_where_a_learned_constraint_is_of_no_use(
-    model, monkeypatch, useful, few_states
+@pytest.mark.parametrize("equations_help", [True, False])
+@pytest.mark.parametrize("learned_helps", [True, False])
+def test_equations_for_a_part_come_before_a_learned_constraint_for_all(
+    model, monkeypatch, equations_help, learned_helps
 ):
     equations = model.constraint_fit
     learned = replace(equations, gamma=unicycle().gamma)
-    monkeypatch.setattr(fitting, "_FEW_STATES", few_states)
     monkeypatch.setattr(fitting, "find_normal_space", lambda *_, **__: SimpleNamespace(c=2))
     monkeypatch.setattr(fitting, "fit_dictionary", lambda *_, **__: equations)
     monkeypatch.setattr(fitting, "choose_representation", lambda *_: (learned, "projector", {}))
 
-    def constrain(model, gamma):
-        used = None if gamma is learned.gamma and not useful else gamma
-        return replace(model, predictor=Predictor(model.world, used))
+    def by_equations(model, found):
+        gamma = found.gamma if equations_help else None
+        return replace(model, predictor=Predictor(model.world, gamma), constraint_fit=found)
 
-    monkeypatch.setattr(fitting, "constrain", constrain)
+    def by_learned(model, gamma):
+        return replace(model, predictor=Predictor(model.world, gamma if learned_helps else None))
+
+    monkeypatch.setattr(fitting, "constrain_by", by_equations)
+    monkeypatch.setattr(fitting, "constrain", by_learned)
     found = fitting._discover(model)
-    wanted = learned if useful and few_states == 8 else equations
-    assert found.predictor.gamma is wanted.gamma and found.constraint_fit is wanted
+    wanted = learned if learned_helps and not equations_help else equations
+    helped = equations_help or learned_helps
+    assert found.constraint_fit is wanted
+    assert found.predictor.gamma is (wanted.gamma if helped else None)
 
 
 def with_another_law(model, weights):
@@ -347,6 +352,31 @@ def test_a_false_law_does_not_cost_the_true_ones(model):
     (left_out,) = constrained.choices.left_out
     assert left_out.startswith("false")
     assert f"left out, of no help held out: {left_out}" in constrained.summary()
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_being_drawn_to_all_laws_stays_where_obeying_some_is_clearly_worse(
+    model, monkeypatch, better
+):
+    both = with_another_law(model, [0, 0, 1, -0.5])
+    true = model.constraint_fit.gamma
+
+    def constrain(candidate, gamma):
+        used = "soft" if gamma.weights.shape[0] == 2 else "tangent"
+        choices = replace(candidate.choices, used=used)
+        return replace(candidate, predictor=Predictor(model.world, gamma), choices=choices)
+
+    def judged(predictor, *_):  # none 1, the first law alone 4, the second alone 1, both as asked
+        rows = () if predictor.gamma is None else predictor.gamma.weights
+        first = len(rows) == 1 and not np.array_equal(rows, true.weights)
+        both_of_them = 0.5 if better else 1.0
+        return [np.full(8, both_of_them if len(rows) == 2 else 4.0 if first else 1.0)]
+
+    monkeypatch.setattr(structure, "constrain", constrain)
+    monkeypatch.setattr(structure, "_judged", judged)
+    found = constrain_by(model, both)
+    assert found.choices.used == ("soft" if better else "tangent")
+    assert found.constraint_fit.c == (2 if better else 1)
 
 
 @pytest.mark.slow

@@ -78,16 +78,19 @@ def test_laws_of_wheels_that_point_along_a_sum_of_angles(system, noise):
     assert len(fewer) < len(rows), "they are no short sums of sines of single angles"
 
 
-def test_a_cosine_that_stays_near_one_is_told_from_one_by_the_edge_of_the_data():
-    # L cos δ θ' against L θ': δ is at most .5, and noise of 1 % is in every velocity.
-    system = steered_car()
-    x, u, xdot, noise = data(system, noise=0.01)
-    x[:, 3] *= 0.5
+@pytest.mark.parametrize("seed", [0, 4])
+def test_a_cosine_that_stays_near_one_is_told_from_one_by_the_edge_of_the_data(seed):
+    # L cos δ θ' against L θ': δ is at most .4, with 1 % of noise in states and velocities. Over all
+    # samples the two laws are as well obeyed as one another.
+    system, rng = steered_car(), np.random.default_rng(seed)
+    x, u, _, _ = data(system, count=500, seed=seed)
+    x[:, 3] *= 0.4
     clean = np.asarray(jax.vmap(system.f)(jnp.asarray(x), jnp.asarray(u)))
     noise = 0.01 * clean.std(axis=0)
-    xdot = clean + noise * np.random.default_rng(1).normal(size=clean.shape)
+    xdot = clean + noise * rng.normal(size=clean.shape)
+    seen = x + 0.01 * x.std(axis=0) * rng.normal(size=x.shape)
     library = Library(system.state_names, (2, 3), (2, 3)).with_sums()
-    features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
+    features = np.asarray(jax.vmap(library)(jnp.asarray(seen)))
     rows = discover(library, features, xdot, u, noise).rows
     assert largest_angle(rows, library, system) < 3e-3
 

@@ -150,11 +150,11 @@ def test_repeated_rows_of_a_constraint_drop_out(model):
     np.testing.assert_allclose(slope, np.array(once), atol=1e-8)
 
 
-def test_products_of_states_in_a_constraint_are_exported(model):
-    gamma = model.predictor.gamma
-    library = replace(gamma.library, pairs=((1, 3), (4, 4)))
-    weights = np.zeros((1, len(library.labels), 4))
-    weights[0, :-2], weights[0, -2:] = gamma.weights[0], [[0.1, -0.2, 0.3, 0.4], [0.5, 0, 0.7, -1]]
+def test_products_of_states_and_sums_of_angles_in_a_constraint_are_exported(model):
+    library = replace(
+        model.predictor.gamma.library, sums=((0, 2, 1), (1, 2, -1)), pairs=((1, 3), (4, 6))
+    )
+    weights = np.random.default_rng(0).normal(size=(1, len(library.labels), 4))
     changed = model.with_constraint(DictionaryConstraint(library, jnp.asarray(weights)))
     assert_agrees(changed.to_casadi(), changed.predictor, 3, 2)
 

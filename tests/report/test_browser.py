@@ -221,9 +221,9 @@ def test_every_kernel_agrees_with_python(evaluator, name):
         np.testing.assert_allclose(evaluate(evaluator, predictor, x, u), expected, atol=1e-6)
 
 
-def test_products_of_states_in_a_constraint_agree_with_python(evaluator):
+def test_products_and_sums_of_angles_in_a_constraint_agree_with_python(evaluator):
     rng = np.random.default_rng(3)
-    library = Library(("a", "b", "c"), (2,), (2,), ((1, 2), (2, 3), (4, 4)))
+    library = Library(("a", "b", "c"), (1, 2), (1, 2), ((1, 2), (2, 3), (6, 6))).with_sums()
     weights = rng.standard_normal((2, len(library.labels), 4))
     gamma = DictionaryConstraint(library, jnp.asarray(weights))
     names = ("a", "b", "c", "d", "e")
