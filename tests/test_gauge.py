@@ -15,6 +15,7 @@ from offmap.systems import (
     planar_quadrotor,
     quadrotor3d,
     rolling_disk,
+    steered_car,
     trailer,
     unicycle,
 )
@@ -56,6 +57,21 @@ def test_a_tractor_is_measured_without_its_trailer(noise):
 def test_where_all_states_measure_alike_all_of_them_do(system, noise):
     frame, scaled = frames_of(system, noise)
     assert scaled is frame
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_a_car_is_measured_by_its_speed_though_it_has_none_where_its_wheels_stand_across(noise):
+    system = steered_car()
+    x, u, _ = motions(system)
+    x[:, 3] *= 0.5
+    clean = np.asarray(jax.vmap(system.f)(x, u))
+    xdot = clean + noise * clean.std(axis=0) * np.random.default_rng(3).normal(size=clean.shape)
+    mentions = np.any(np.asarray(jax.vmap(system.gamma)(x))[:, :, :-1] != 0, axis=0)
+    frame = tangent_frame(system.gamma, x, (2, 3), mentions)
+    scaled = commanded_gauge(frame, x, u, xdot)
+    assert scaled.measured == (0, 1, 3)
+    a = np.asarray(at_each(scaled.coordinates, x, clean))
+    np.testing.assert_allclose(np.abs(a), np.abs(u), atol=1e-12)
 
 
 def test_coordinates_and_columns_still_make_up_the_motion():

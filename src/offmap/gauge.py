@@ -28,8 +28,9 @@ from offmap.tangent import Guide, Pattern, TangentFrame, closed_form, far_states
 _DEGREE = 3  # of the polynomials in u that a coordinate may be
 _ROWS = 10  # samples for each unknown; with fewer, the polynomials are lines
 _GAIN = 0.8  # most of the unexplained variance that a change of gauge may leave
+_CLEAR = 0.1  # most that it may leave where columns vanish at some heading
 _SHORT = 0.5  # least length of a column, as a share of its greatest
-_VANISHING = 0.2  # the same for a direction, among the data
+_VANISHING = 0.2  # the same for a direction among the data, and for a column clearly of use
 _SAMPLES = 3000  # on which gauges are compared
 _CONSTANT = 1e-24  # share of a coordinate's squares that is round-off
 _FLOOR = 1e-12  # unexplained shares below this leave nothing to improve
@@ -71,8 +72,12 @@ def commanded_gauge(
         shares = [unexplained(option) for option in options]
         level = max(min(shares), _FLOOR) / _GAIN
         good = (option for option, share in zip(options, shares, strict=True) if share <= level)
-        frame = next(good, frame)
-    return frame if frame.guide else _measured_by_fewer(frame, x, xdot, explained)
+        best = next(good, frame)
+        frame = replace(frame, pull=best.pull)
+    else:
+        best = frame
+    fewer = _measured_by_fewer(frame, x, xdot, explained)
+    return fewer if unexplained(fewer) <= _GAIN * unexplained(best) else best
 
 
 def _unexplained(a: Float[np.ndarray, "N r"], explained: Float[np.ndarray, "N k"]) -> float:
@@ -147,29 +152,38 @@ def _measured_by_fewer(
     """The frame measured by those states whose rates make its coordinates functions of u.
 
     States are left out one after the other, as long as that explains the coordinates better and no
-    column comes near vanishing, at any heading and well beyond the data.
+    column comes near vanishing well beyond the data: at any heading, unless what is gained says
+    clearly that no such heading is meant. A car does not move where its wheels are turned by 90°,
+    but it is its speed that is commanded.
     """
-    basis, far = at_each(frame, x)[0], at_each(frame, far_states(frame, x))[0]
-    squares, far_squares = np.asarray(basis) ** 2, np.asarray(far) ** 2
+    squares, beyond, around = (
+        np.asarray(at_each(frame, states)[0]) ** 2
+        for states in (x, far_states(frame, x, turns=False), far_states(frame, x))
+    )
     a = np.asarray(at_each(frame.coordinates, x, xdot))
     n, r = squares.shape[1:]
 
     def unexplained(states: list[int]) -> float:
-        return _unexplained(a * np.sqrt(np.sum(squares[:, states], axis=1)), explained)
+        if shortest(states, beyond) <= _VANISHING:
+            return np.inf
+        share = _unexplained(a * np.sqrt(np.sum(squares[:, states], axis=1)), explained)
+        stays = shortest(states, around) > _SHORT
+        return share if stays or share <= _CLEAR * whole else np.inf
 
-    def vanishes(states: list[int]) -> bool:
-        length = np.sqrt(np.sum(far_squares[:, states], axis=1))
-        return not np.all(length.min(axis=0) > _SHORT * length.max(axis=0))
+    def shortest(states: list[int], squares: np.ndarray) -> float:
+        length = np.sqrt(np.sum(squares[:, states], axis=1))
+        longest = length.max(axis=0)
+        return float(np.min(length.min(axis=0) / np.where(longest > 0, longest, np.inf)))
 
     kept = list(range(n))
-    share = unexplained(kept)
+    whole = share = _unexplained(a, explained)
     while len(kept) > r and share > _FLOOR:
         fewer = [[i for i in kept if i != out] for out in kept]
-        shares = {tuple(states): unexplained(states) for states in fewer if not vanishes(states)}
-        best = min(shares, key=lambda states: shares[states], default=None)
-        if best is None or shares[best] > _GAIN * share:
+        shares = [unexplained(states) for states in fewer]
+        best = int(np.argmin(shares))
+        if shares[best] > _GAIN * share:
             break
-        kept, share = list(best), shares[best]
+        kept, share = fewer[best], shares[best]
     return frame if len(kept) == n else replace(frame, measured=tuple(kept))
 
 

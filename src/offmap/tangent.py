@@ -211,12 +211,14 @@ def closed_form(
     return closed if float(_difference(frame, closed, x)) < _SAME else None
 
 
-def far_states(frame: TangentFrame, x: Float[np.ndarray, "N n"]) -> Float[np.ndarray, "P n"]:
-    """States twice as far from the frame's origin as the data, at all headings."""
+def far_states(
+    frame: TangentFrame, x: Float[np.ndarray, "N n"], turns: bool = True
+) -> Float[np.ndarray, "P n"]:
+    """States twice as far from the frame's origin as the data, at all headings if `turns`."""
     away = _BEYOND * (x[:: max(1, len(x) // _PROBES)] - np.asarray(frame.origin))
-    for k, angle in enumerate(frame.periodic):  # in another order for each angle
-        turns = np.linspace(-np.pi, np.pi, len(away))
-        away[:, angle] = np.random.default_rng(k).permutation(turns)
+    for k, angle in enumerate(frame.periodic if turns else ()):  # in another order for each angle
+        around = np.linspace(-np.pi, np.pi, len(away))
+        away[:, angle] = np.random.default_rng(k).permutation(around)
     return np.asarray(frame.origin) + away
 
 
