@@ -28,8 +28,9 @@ class Config:
     dynamics: GPConfig | MLPConfig = field(default_factory=GPConfig)
     kernels: tuple[KernelName, ...] = ("rbf",)
     """Candidates for the dynamics, simplest first; the one that best extrapolates to the edge of
-    the data wins, and the simpler of two that do so equally well. "quadratic" is a candidate in
-    the tangent frame of a constraint alone, and where it keeps a state."""
+    the data wins, and the simpler of two that do so equally well. Two are candidates in the tangent
+    frame of a constraint alone: "quadratic" where it keeps a state, "proportional" where it keeps
+    none."""
     discovery_points: int | None = None
     """Structure is discovered on at most this many samples of the primary source (None: on all);
     the model that comes out of it is conditioned on all."""
@@ -75,7 +76,15 @@ class Config:
                 slope_check=1e-3,
                 discovery_points=2000,
                 embed_angles=True,
-                kernels=("linear", "bilinear", "quadratic", "affine", "rbf+linear", "rbf"),
+                kernels=(
+                    "proportional",
+                    "linear",
+                    "bilinear",
+                    "quadratic",
+                    "affine",
+                    "rbf+linear",
+                    "rbf",
+                ),
                 representations=("dictionary", "projector", "rows"),
                 tangent=True,
             )

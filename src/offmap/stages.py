@@ -24,6 +24,7 @@ from offmap.pseudometric import Reduction
 from offmap.sparsity import Sparsity, find_sparsity
 from offmap.tangent import TangentFrame
 
+_OF_FRAMES = ("proportional", "quadratic")
 _LEVEL = 1.05  # errors within this ratio count as equal
 _FLOOR = 3e-4  # errors below this share of the outputs' spread leave nothing to improve
 
@@ -130,7 +131,7 @@ def _choose(
         return _Choice(config.dynamics)
     if len(config.kernels) == 1:
         return _Choice(replace(config.dynamics, kernel=config.kernels[0]))
-    kernels = config.kernels if frame is not None else _without_squares(config.kernels)
+    kernels = config.kernels if frame is not None else _of_the_world(config.kernels)
     samples = dataset.samples()
     own = np.flatnonzero(samples.source == primary)
     own = own[np.asarray(jax.random.permutation(key, len(own)))[: config.selection_points]]
@@ -150,13 +151,14 @@ def _choose(
     return _Choice(settings, found.affine_in, scores, found.errors)
 
 
-def _without_squares(kernels: tuple[KernelName, ...]) -> tuple[KernelName, ...]:
-    """Kernels for the coordinates of the data: seen from the world, squares of rates mean little.
+def _of_the_world(kernels: tuple[KernelName, ...]) -> tuple[KernelName, ...]:
+    """Kernels for the coordinates of the data, rather than of a frame.
 
-    A robot's rates drive each other by their products, but in the frame that moves with it; in the
-    world these come multiplied by sines, and a quadratic would go astray where there are no data.
+    A robot's rates drive each other by their products, and it rests where nothing is commanded, but
+    in the frame that moves with it; in the world these products come multiplied by sines, where a
+    quadratic would go astray without data.
     """
-    return tuple(name for name in kernels if name != "quadratic") or kernels
+    return tuple(name for name in kernels if name not in _OF_FRAMES) or kernels
 
 
 def by_trajectory(config: Config) -> bool:

@@ -6,7 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offmap.gp import Linear, doubtful, draw_functions, kernel_named, shared_noise
+from offmap.gp import (
+    GPConfig,
+    Linear,
+    doubtful,
+    draw_functions,
+    fit_gps,
+    kernel_named,
+    shared_noise,
+)
 from offmap.gp.draws import draw_prior
 from offmap.gp.expansion import Scaling
 from offmap.gp.induced import induce
@@ -141,6 +149,24 @@ def test_doubt_is_as_large_as_errors_are(there):
         doubts.append(float(doubtful(gps, x, y).variance(jnp.asarray(at))[0]))
     ratio = np.mean(np.square(errors)) / np.mean(doubts)
     assert 0.8 < ratio < 1.35
+
+
+def test_doubt_of_a_proportional_function_is_as_large_as_its_errors():
+    """With a constant to doubt as well, commands that are far from 0 would tell less of slopes."""
+    rng, noise, at = np.random.default_rng(2), 0.05, np.array([3.0, 3.0])
+    errors, doubts, free = [], [], []
+    for _ in range(60):
+        u, slopes = rng.uniform(0.5, 1.5, (40, 2)), rng.normal(size=2)
+        y = (u @ slopes + noise * rng.normal(size=40))[:, None]
+        own, other = (
+            fit_gps(u, y, np.zeros(40, int), key=jax.random.key(0), config=GPConfig(kernel=name))
+            for name in ("proportional", "linear")
+        )
+        errors.append(float(own(jnp.asarray(at))[0]) - at @ slopes)
+        doubts.append(float(doubtful(own, u, y).variance(jnp.asarray(at))[0]))
+        free.append(float(doubtful(other, u, y).variance(jnp.asarray(at))[0]))
+    assert 0.7 < np.mean(np.square(errors)) / np.mean(doubts) < 1.4
+    assert np.mean(doubts) < 0.5 * np.mean(free)
 
 
 def test_a_line_of_one_control_leaves_no_room_for_those_of_others():

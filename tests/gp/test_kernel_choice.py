@@ -1,10 +1,11 @@
 """The kernel is chosen by extrapolation from the middle of the data to its edge."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offmap.gp import GPConfig, choose_kernel
+from offmap.gp import GPConfig, choose_kernel, fit_gps
 from offmap.gp.selection import _level, edge_errors, edge_points
 
 CANDIDATES = ("linear", "cosine", "rbf")
@@ -113,6 +114,37 @@ def test_controls_alone_may_enter_by_their_product(turn, right):
     assert found.scores[right] < 0.2 * found.scores["linear"]
     if right == "affine":
         assert found.affine_in == (1,)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("drift", "right"), [(0.0, "proportional"), (0.05, "linear")])
+def test_no_command_is_no_motion_only_where_a_constant_would_explain_nothing(drift, right, seed):
+    rng = np.random.default_rng(seed)
+    u = rng.uniform(0.5, 1.5, (200, 2))
+    y = u @ [[1.0, 0.3], [0.0, 2.0]] + drift + 0.01 * rng.normal(size=(200, 2))
+    kernels = ("proportional", "linear", "rbf")
+    found = choose_kernel(u, y, kernels, key=jax.random.key(0), config=GPConfig(), controls=(0, 1))
+    assert found.name == right
+    assert found.scores["rbf"] >= found.scores["linear"]
+
+
+def test_only_of_commands_is_nothing_known_to_mean_nothing():
+    x = np.random.default_rng(0).uniform(1.0, 2.0, (60, 2))
+    kernels = ("proportional", "linear")
+    found = choose_kernel(x, x, kernels, key=jax.random.key(0), config=GPConfig(), controls=(1,))
+    assert list(found.scores) == ["linear"]
+
+
+def test_a_proportional_function_is_zero_at_zero_and_needs_no_constant():
+    rng = np.random.default_rng(0)
+    u = rng.uniform(0.8, 1.2, (50, 1))
+    y = 2 * u + 0.1 * rng.normal(size=(50, 1))
+    config = GPConfig(kernel="proportional")
+    gps = fit_gps(u, y, np.zeros(50, dtype=int), key=jax.random.key(0), config=config)
+    np.testing.assert_allclose(gps(jnp.zeros(1)), 0, atol=1e-12)
+    slope = float((u * y).sum() / (u * u).sum())
+    np.testing.assert_allclose(gps(jnp.array([5.0])), 5 * slope, rtol=1e-3)
+    np.testing.assert_allclose(gps.noise_level() * np.sqrt(np.mean(y**2)), 0.1, rtol=0.25)
 
 
 def test_rates_that_drive_each_other_take_the_quadratic_kernel():

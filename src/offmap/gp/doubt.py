@@ -50,7 +50,7 @@ def open_minded(kernel: AbstractKernel, room: Float[Array, " q"]) -> AbstractKer
         return Sum(kernel.first, open_minded(kernel.second, room))
     if isinstance(kernel, Linear):
         slope = jnp.maximum(kernel.log_slope, jnp.log(room[1:]))
-        return Linear(slope, jnp.maximum(kernel.log_bias, jnp.log(room[0])))
+        return Linear(slope, jnp.maximum(kernel.log_bias, jnp.log(room[0])), kernel.through_zero)
     assert isinstance(kernel, ControlAffine)
     smooth, straight, constant = kernel.log_weights
     rooms = jnp.log(room).reshape(len(straight), -1)  # of (1, u) and (1, x)
@@ -67,11 +67,15 @@ def line_rooms(
 ) -> Float[Array, " q"]:
     """How large the weight of each line may be, given one output's standardised samples.
 
-    The constant is not asked: the mean of the data was subtracted, and is as wrong as they are.
+    The constant is not asked: the mean of the data was subtracted, and is as wrong as they are. Of
+    lines through zero there is none, as there is none of an input that was dropped.
     """
     bumps, lines = _apart(kernel)
     terms = straight_terms(lines, z)
     assert terms is not None
+    through_zero = isinstance(lines, Linear) and lines.through_zero
+    if through_zero:
+        terms = jnp.asarray(terms).at[:, 0].set(0.0)
     if bumps is None:
         weighted = jnp.concatenate([terms, y[:, None]], axis=1) / noise
     else:
@@ -91,7 +95,8 @@ def line_rooms(
     there = jax.nn.sigmoid(odds)
     off = there * (unit * q2 + (unit - share) ** 2 * w2) + (1 - there) * share**2 * w2
     ratio = jnp.minimum(off / q2, unit)
-    return jnp.sqrt(q2 * ratio / (1 - ratio)).at[0].set(1.0)
+    room = jnp.sqrt(q2 * ratio / (1 - ratio))
+    return room.at[0].set(jnp.exp(NOTHING) if through_zero else 1.0)
 
 
 def _apart(kernel: AbstractKernel) -> tuple[AbstractKernel | None, Linear | ControlAffine]:

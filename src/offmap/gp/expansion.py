@@ -22,17 +22,16 @@ class Scaling(eqx.Module):
 
     @staticmethod
     def of(
-        x: Float[np.ndarray, "N d"], y: Float[np.ndarray, "N p"], *, centre: bool = True
+        x: Float[np.ndarray, "N d"],
+        y: Float[np.ndarray, "N p"],
+        *,
+        centre: bool = True,
+        centre_inputs: bool = True,
     ) -> "Scaling":
-        """Scaling under which these data have mean 0 and spread 1; outputs may keep their zero."""
-        if centre:
-            mean, scale = y.mean(axis=0), _spread(y)
-        else:
-            size = np.sqrt(np.mean(y**2, axis=0))
-            mean, scale = np.zeros(y.shape[1]), np.where(size > 0, size, 1.0)
-        return Scaling(
-            *jax.device_put((x.mean(axis=0), _spread(x), mean, scale)),
-        )
+        """Scaling under which these data have mean 0 and spread 1; either may keep its zero."""
+        by_mean, by_size = (lambda v: (v.mean(axis=0), _spread(v))), _about_zero
+        inputs, outputs = (by_mean if wanted else by_size for wanted in (centre_inputs, centre))
+        return Scaling(*jax.device_put((*inputs(x), *outputs(y))))
 
     def standardised_x(self, x: Float[np.ndarray | Array, "N d"]) -> Float[np.ndarray, "N d"]:
         """Inputs as the GPs see them."""
@@ -93,6 +92,12 @@ class AbstractGPs(AbstractRegressor):
     def noise_level(self) -> Float[np.ndarray, " p"]:
         """Standard deviation of the base points' noise, in units of each output's spread."""
         return np.sqrt(np.asarray(self.base_noise()))
+
+
+def _about_zero(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A mean of 0, and the size of each column."""
+    size = np.sqrt(np.mean(values**2, axis=0))
+    return np.zeros(values.shape[1]), np.where(size > 0, size, 1.0)
 
 
 def _spread(values: np.ndarray) -> np.ndarray:

@@ -110,7 +110,8 @@ def _fit_primary(
     config: GPConfig,
     controls: tuple[int, ...],
 ) -> AbstractGPs:
-    scaling = Scaling.of(x, y, centre=config.centre)
+    has_origin = config.kernel != "proportional"  # which goes through zero as it is
+    scaling = Scaling.of(x, y, centre=config.centre and has_origin, centre_inputs=has_origin)
     chosen = np.asarray(jax.random.permutation(key, len(x)))[: config.hyper_points]
     z = jax.device_put(scaling.standardised_x(x[chosen]))
     targets = jax.device_put(scaling.standardised_y(y[chosen]))

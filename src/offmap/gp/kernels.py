@@ -16,7 +16,9 @@ from jaxtyping import Array, Float
 NOTHING = -80.0
 """Logarithm of a weight that stays below round-off."""
 
-KernelName = Literal["rbf", "linear", "cosine", "rbf+linear", "affine", "bilinear", "quadratic"]
+KernelName = Literal[
+    "rbf", "linear", "proportional", "cosine", "rbf+linear", "affine", "bilinear", "quadratic"
+]
 
 
 class AbstractKernel(eqx.Module):
@@ -50,10 +52,14 @@ class RBF(AbstractKernel):
 
 
 class Linear(AbstractKernel):
-    """Σᵢ sᵢ² aᵢ bᵢ + s₀²: straight lines, which extrapolate."""
+    """Σᵢ sᵢ² aᵢ bᵢ + s₀²: straight lines, which extrapolate.
+
+    With `through_zero`, s₀ is nothing, and zero means something: no command, no motion.
+    """
 
     log_slope: Float[Array, " d"]
     log_bias: Float[Array, ""]
+    through_zero: bool = eqx.field(static=True, default=False)
 
     def __call__(self, a: Float[Array, "A d"], b: Float[Array, "B d"]) -> Float[Array, "A B"]:
         """Covariance of every pair."""
@@ -200,6 +206,8 @@ def kernel_named(name: KernelName, d: int, controls: tuple[int, ...] = ()) -> Ab
         return rbf
     if name == "linear":
         return linear
+    if name == "proportional":
+        return Linear(linear.log_slope, _full((), NOTHING), through_zero=True)
     if name == "cosine":
         return Cosine(_full(d, np.log(6.0)), _full((), 0.0))
     if name == "rbf+linear":
@@ -220,8 +228,8 @@ def kernel_named(name: KernelName, d: int, controls: tuple[int, ...] = ()) -> Ab
             squares,
         )
     raise ValueError(
-        f'A kernel is "rbf", "linear", "cosine", "rbf+linear", "affine", "bilinear" or '
-        f'"quadratic"; got {name!r}. Choose one of them.'
+        f'A kernel is "rbf", "linear", "proportional", "cosine", "rbf+linear", "affine", '
+        f'"bilinear" or "quadratic"; got {name!r}. Choose one of them.'
     )
 
 
@@ -239,7 +247,10 @@ def bounds(kernel: AbstractKernel) -> tuple[AbstractKernel, AbstractKernel]:
     if isinstance(kernel, RBF):
         return _between(kernel, (np.log(0.05), np.log(1e-6)), (np.log(1e3), np.log(1e5)))
     if isinstance(kernel, Linear):
-        return _between(kernel, (np.log(1e-6), np.log(1e-6)), (np.log(1e2), np.log(1e2)))
+        low, high = (np.log(1e-6),) * 2, (np.log(1e2),) * 2
+        if kernel.through_zero:
+            low, high = (low[0], NOTHING - 1), (high[0], NOTHING + 1)
+        return _between(kernel, low, high)
     if isinstance(kernel, Cosine):
         return _between(kernel, (np.log(1.0), np.log(1e-6)), (np.log(1e2), np.log(1e5)))
     if isinstance(kernel, ControlAffine):
@@ -258,11 +269,9 @@ def _between(
 
     def filled(values: tuple[float, float]) -> AbstractKernel:
         per_input, scalar = values
-        leaves = [
-            _full(name.shape, per_input if name.ndim else scalar)
-            for name in (getattr(kernel, field) for field in kernel.__dataclass_fields__)
-        ]
-        return type(kernel)(*leaves)
+        return jax.tree.map(
+            lambda leaf: _full(leaf.shape, per_input if leaf.ndim else scalar), kernel
+        )
 
     return filled(low), filled(high)
 

@@ -110,8 +110,9 @@ def choose_kernel(
         return errors
 
     for name in candidates:
-        if name == "quadratic" and x.shape[1] == len(controls):
-            continue  # "bilinear" multiplies controls
+        alone = x.shape[1] == len(controls)
+        if (name == "quadratic" and alone) or (name == "proportional" and not alone):
+            continue  # "bilinear" multiplies controls, and only of these is 0 known to mean nothing
         splits = _splits(x.shape[1], controls) if name in _AFFINE else (controls,)
         if name == "bilinear" and x.shape[1] == 2:  # the same either way
             splits = splits[:1]
@@ -137,16 +138,19 @@ def _splits(d: int, controls: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 def _level(errors: dict[str, np.ndarray]) -> tuple[str, ...]:
-    """Kernels that the edge cannot tell from the best; one that goes back to the mean must be sure.
+    """Kernels that the edge cannot tell from the best, but for two kinds that must be sure.
 
     Noisy points are at the edge by their noise, too, so that going back towards the mean looks good
-    there by a few per cent; farther out it goes astray.
+    there by a few per cent; farther out it goes astray. And that no command is no motion is more
+    than that functions are simple: what a constant would explain must not be there.
     """
     clear = level_with_best(errors, _FLOOR, level=_LEVEL, chance=_CHANCE)
     trends = [name for name in clear if name not in _STATIONARY]
-    if not trends:
-        return level_with_best(errors, _FLOOR)
-    return level_with_best({n: e for n, e in errors.items() if n not in _STATIONARY}, _FLOOR)
+    if trends:
+        errors = {name: e for name, e in errors.items() if name not in _STATIONARY}
+    sure = level_with_best(errors, _FLOOR, chance=0.0)
+    level = level_with_best(errors, _FLOOR)
+    return tuple(name for name in level if name != "proportional" or name in sure)
 
 
 def _inside_errors(
