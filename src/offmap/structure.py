@@ -28,6 +28,7 @@ _FAR = 1.25  # times the error of the best: any projection takes some noise away
 _FIRM = ("projected", "tangent")  # structures that obey a constraint to the letter
 _SOME = 2  # equations, of which some may be of use where all are not
 _DRIVES = 8  # of which one half can tell about the other
+_LEVEL = 1.05  # ratio of errors within which candidates count as equal
 _FLOOR = 1e-4  # held-out errors below this share of the spread of x' count as equal
 
 
@@ -163,12 +164,15 @@ def _is_learned(model: Model, gamma: Gamma) -> bool:
 def _most_structure(*judges: dict[str, np.ndarray], none_first: bool = False) -> str:
     """The last candidate, each having more structure than the one before, that is no worse.
 
-    A candidate must be level with the best before every judge. Where none is, the one that is
-    least behind before the judge that likes it least is taken. `none_first` takes no structure at
-    all unless a judge puts that far behind.
+    A candidate must be level with the best before every judge, within 5 %: where states are noisy,
+    a model of the world predicts noisy motions a little better than the law that the true states
+    obey. Where none is level, the one that is least behind before the judge that likes it least is
+    taken. `none_first` takes no structure at all unless a judge puts that far behind.
     """
     judges = tuple(judge for judge in judges if judge)
-    level = set.intersection(*(set(level_with_best(judge, _FLOOR)) for judge in judges))
+    level = set.intersection(
+        *(set(level_with_best(judge, _FLOOR, level=_LEVEL)) for judge in judges)
+    )
     scores = [{n: max(e, _FLOOR) for n, e in root_mean(judge).items()} for judge in judges]
     if none_first and all(judge["none"] <= _FAR * min(judge.values()) for judge in scores):
         return "none"

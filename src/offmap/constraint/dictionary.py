@@ -32,7 +32,8 @@ from offmap.constraint.weights import DictionaryRow, finished, polished, row_of,
 
 MAX_TERMS = 3
 """Most terms in a short equation, before it grows."""
-_INDEPENDENT = 0.2  # least singular value of unit rows that count as different constraints
+_INDEPENDENT = 0.2  # least singular value of unit rows that count as different constraints,
+_EXPECTED = 0.05  # and of those that there must be, as controls are fewer than states
 _TOGETHER = 2.0  # noise in x, which `noise` leaves out, adds up where equations are combined
 _CONTRADICTS = 0.05  # radians between an equation and the accepted ones that it does not belong to
 _SAME_LAW = 0.7  # squared cosine between two equations about the same motions
@@ -107,9 +108,10 @@ def discover(
     def steerable(candidate: Candidate) -> bool:
         return depends_on_control(search, candidate, features, features, u, standard)
 
-    for candidate in _promising(search, obeyed, accepted, features, xdot):
+    for candidate in _promising(search, obeyed, accepted, features, xdot, u.shape[1]):
         for one in (grown(search, candidate, accepted), candidate):
-            if is_another(search, accepted, one, features, xdot) and not steerable(one):
+            another = is_another(search, accepted, one, features, xdot, u.shape[1])
+            if another and not steerable(one):
                 accepted.append(polished(search, tied(search, one, groups)))
                 lengths.append(len(candidate.support))
                 break
@@ -148,12 +150,18 @@ def is_another(
     candidate: Candidate,
     features: Float[np.ndarray, "N k"],
     xdot: Float[np.ndarray, "N n"],
+    controls: int,
 ) -> bool:
-    """Whether a candidate raises the rank, and all combinations with those accepted are obeyed."""
+    """Whether a candidate raises the rank, and all combinations with those accepted are obeyed.
+
+    Rows may come near each other as long as there are fewer than so many controls must leave: front
+    and rear wheels of a car point much the same way. Beyond, what is near is the same law again.
+    """
     together = [*accepted, candidate]
     rows = np.stack([row_of(search, one) for one in together])
+    least = _EXPECTED if len(together) <= xdot.shape[1] - controls else _INDEPENDENT
     most = _TOGETHER * max(one.allowed for one in together)
-    return _independent(rows, features, xdot) and worst_ratio(search, together) <= most
+    return _apart(rows, features, xdot) > least and worst_ratio(search, together) <= most
 
 
 def _promising(
@@ -162,6 +170,7 @@ def _promising(
     accepted: list[Candidate],
     features: Float[np.ndarray, "N k"],
     xdot: Float[np.ndarray, "N n"],
+    controls: int,
 ) -> Iterator[Candidate]:
     """Those that are others than the accepted ones, which may become more on the way.
 
@@ -177,9 +186,9 @@ def _promising(
                 rows = _unit_normals(search, accepted, features, scale)
                 span, _ = np.linalg.qr(np.swapaxes(rows, 1, 2))
                 outside = normal - (normal @ span) @ np.swapaxes(span, 1, 2)
-                far = np.median(np.linalg.norm(outside, axis=2), axis=0) > _INDEPENDENT
+                far = np.median(np.linalg.norm(outside, axis=2), axis=0) > _EXPECTED
                 known = len(accepted)
-            if far[i] and is_another(search, accepted, one, features, xdot):
+            if far[i] and is_another(search, accepted, one, features, xdot, controls):
                 yield one
 
 
@@ -277,12 +286,12 @@ def normals(
     return np.einsum("ckj,sk->scj", rows[:, :, :-1], some) * np.sqrt(np.mean(xdot**2, axis=0))
 
 
-def _independent(rows: np.ndarray, features: np.ndarray, xdot: np.ndarray) -> bool:
-    """Whether the rows are different constraints at a typical state."""
+def _apart(rows: np.ndarray, features: np.ndarray, xdot: np.ndarray) -> float:
+    """How different constraints are at a typical state: the least singular value of unit rows."""
     if len(rows) > xdot.shape[1]:
-        return False
+        return 0.0
     smallest = np.linalg.svd(_unit(normals(rows, features, xdot)), compute_uv=False)[:, -1]
-    return bool(np.median(smallest) > _INDEPENDENT)
+    return float(np.median(smallest))
 
 
 def depends_on_control(

@@ -327,7 +327,8 @@ def _accepted(
     mentioned = np.any(np.stack(law) != 0, axis=(0, 2))
     mentioned[: _singles(motions.library)] = True
     functions = motions.features[:, mentioned]
-    if not is_another(search, accepted, candidate, motions.features, motions.xdot):
+    controls = motions.u.shape[1]
+    if not is_another(search, accepted, candidate, motions.features, motions.xdot, controls):
         return None
     if depends_on_control(
         search, candidate, motions.features, functions, motions.u, motions.standard
