@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offmap.constraint.dictionary import Standard, discover, equation_of, held_out, inputs_of
+from offmap.constraint.dictionary import discover, equation_of, held_out, inputs_of
 from offmap.constraint.library import Library
-from offmap.constraint.search import Candidate, least_ratio, search_problem
+from offmap.constraint.regression import Candidate, least_ratio, search_problem
+from offmap.constraint.steerable import Standard
 from offmap.constraint.weights import polished, tied
 from offmap.systems import (
     bicycle,

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from offmap.constraint import dictionary, search
-from offmap.constraint.dictionary import Standard, _explained, discover, equation_of
+from offmap.constraint.dictionary import discover, equation_of
 from offmap.constraint.library import Library
+from offmap.constraint.steerable import Standard, _explained
 
 JOINTS = 4
 

@@ -9,7 +9,7 @@ from offmap.constraint import DictionaryConstraint
 from offmap.constraint.angle import largest_angle
 from offmap.constraint.dictionary import ShortLaws, equation_of, inputs_of
 from offmap.constraint.library import Library
-from offmap.constraint.search import search_problem
+from offmap.constraint.regression import search_problem
 from offmap.constraint.second_order import discover_products
 from offmap.constraint.ties import one_size
 from offmap.constraint.weights import DictionaryRow

@@ -9,11 +9,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from offmap.calls import at_each
-from offmap.constraint.dictionary import Standard, discover, equation_of, inputs_of
+from offmap.constraint.dictionary import discover, equation_of, inputs_of
 from offmap.constraint.learned import ConstraintConfig, ConstraintFit
 from offmap.constraint.library import DictionaryConstraint, Library
 from offmap.constraint.normal_space import NormalSpace, spread
 from offmap.constraint.second_order import discover_products
+from offmap.constraint.steerable import Standard
 from offmap.constraint.weights import DictionaryRow
 from offmap.data import Samples
 from offmap.types import VectorField

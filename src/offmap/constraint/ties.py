@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 from jaxtyping import Float, Int
 
-from offmap.constraint.search import Search, as_good_as, least_ratio
+from offmap.constraint.regression import Search, as_good_as, least_ratio
 
 _RATIOS = (1.0, 2.0, 0.5)
 _ROUND_OFF = 1e-6  # relative; products of terms keep half of the digits

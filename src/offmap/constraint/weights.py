@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from offmap.constraint.search import Candidate, Search, as_good_as, least_ratio
+from offmap.constraint.regression import Candidate, Search, as_good_as, least_ratio
 
 _ROUND_OFF = 1e-12
 
