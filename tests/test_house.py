@@ -18,6 +18,7 @@ PACKAGE = ROOT / "src" / "offmap"
 # A room imports from itself and from the rooms before it.
 ROOMS = (
     "types",
+    "batches",
     "calls",
     "threads",
     "data",

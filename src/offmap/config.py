@@ -1,7 +1,10 @@
 """All settings of a fit in one record, and the two presets."""
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
+
+import jax
+from jaxtyping import Array
 
 from offmap.constraint import ConstraintConfig
 from offmap.gp import GPConfig, KernelName
@@ -108,3 +111,17 @@ class Config:
                 pseudometric=PseudometricConfig.literal(),
             ),
         )
+
+
+class StageKeys(NamedTuple):
+    """Randomness of each stage of a fit."""
+
+    pseudometric: Array
+    dynamics: Array
+    constraint: Array
+    tangent: Array
+
+
+def stage_keys(seed: int) -> StageKeys:
+    """Independent randomness for each stage."""
+    return StageKeys(*jax.random.split(jax.random.key(seed), 4))

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from offmap.angles import find_angles
-from offmap.config import Config, Preset
+from offmap.config import Config, Preset, stage_keys
 from offmap.constraint import (
     ConstraintFit,
     Library,
@@ -23,7 +23,7 @@ from offmap.constraint import (
 from offmap.data import Dataset
 from offmap.gp import GPConfig
 from offmap.mlp import MLPConfig
-from offmap.model import Model, stage_keys
+from offmap.model import Model
 from offmap.predictor import Predictor
 from offmap.stages import by_trajectory, find_inputs, fit_stage, thinned
 from offmap.structure import constrain, constrain_by

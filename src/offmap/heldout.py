@@ -9,11 +9,12 @@ import numpy as np
 from jaxtyping import Float
 
 from offmap.calls import at_each
+from offmap.config import stage_keys
 from offmap.data import Dataset, Samples
 from offmap.dynamics import Dynamics, fit_dynamics
 from offmap.gp import GPConfig, KernelName
 from offmap.gp.selection import by_group, edge_points, groups_by_reach
-from offmap.model import Model, stage_keys
+from offmap.model import Model
 from offmap.predictor import Predictor
 from offmap.pseudometric import Reduction
 from offmap.rollout import Integrator, rollout

@@ -1,11 +1,10 @@
 """The fitted model: a vector field, what was discovered, and how to fold in more data."""
 
-import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, overload
 
 import equinox as eqx
 import jax
@@ -13,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from offmap.batches import batch, broadcast, check_size, flat
 from offmap.calls import Unpacked, at_each
-from offmap.config import Config
+from offmap.config import Config, stage_keys
 from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_equations
 from offmap.data import Dataset, Trajectory, complete_history
 from offmap.dynamics import Dynamics, compact_dynamics, complete_dynamics, update_dynamics
@@ -88,9 +88,9 @@ class Model:
         With `return_std=True` also the standard deviation of the latent x' after projection; see
         `doubt`.
         """
-        x, u = _batch(x, self.dataset.n, "x", 1), _batch(u, self.dataset.m, "u", 1)
-        shape = _broadcast(x.shape[:-1], u.shape[:-1], "x and u")
-        x, u = _flat(x, shape, 1), _flat(u, shape, 1)
+        x, u = batch(x, self.dataset.n, "x", 1), batch(u, self.dataset.m, "u", 1)
+        shape = broadcast(x.shape[:-1], u.shape[:-1], "x and u")
+        x, u = flat(x, shape, 1), flat(u, shape, 1)
         shape = (*shape, self.dataset.n)
         mean = np.asarray(self._unpacked.call(_over, x, u)).reshape(shape)
         if not return_std:
@@ -126,14 +126,14 @@ class Model:
         dt = self.dataset.dt if dt is None else dt
         if not (np.isfinite(dt) and dt > 0):
             raise ValueError(f"A step dt must be positive and finite; got {dt}. Give seconds.")
-        x0 = _batch(x0, self.dataset.n, "x0", 1)
+        x0 = batch(x0, self.dataset.n, "x0", 1)
         controls = np.asarray(controls, dtype=np.float64)
         if controls.ndim > 1:
             past = None if before is None else np.asarray(before, dtype=np.float64)
             controls = complete_history(controls, self.dataset.control_names, past)
-        controls = _batch(controls, self.dataset.m, "controls", 2)
-        shape = _broadcast(x0.shape[:-1], controls.shape[:-2], "x0 and controls")
-        starts, plans = _flat(x0, shape, 1), _flat(controls, shape, 2)
+        controls = batch(controls, self.dataset.m, "controls", 2)
+        shape = broadcast(x0.shape[:-1], controls.shape[:-2], "x0 and controls")
+        starts, plans = flat(x0, shape, 1), flat(controls, shape, 2)
         result = (*shape, controls.shape[-2] + 1, self.dataset.n)
         integrator = self.config.integrator
         if samples is None:
@@ -167,9 +167,9 @@ class Model:
         it; see `offmap.trust`.
         """
         x, u = jnp.asarray(x), jnp.asarray(u)
-        _check_size(x, self.dataset.n, "x", 1)
-        _check_size(u, self.dataset.m, "u", 1)
-        shape = _broadcast(x.shape[:-1], u.shape[:-1], "x and u")
+        check_size(x, self.dataset.n, "x", 1)
+        check_size(u, self.dataset.m, "u", 1)
+        shape = broadcast(x.shape[:-1], u.shape[:-1], "x and u")
         flat_x = jnp.broadcast_to(x, (*shape, x.shape[-1])).reshape(-1, x.shape[-1])
         flat_u = jnp.broadcast_to(u, (*shape, u.shape[-1])).reshape(-1, u.shape[-1])
         return at_each(self.trust_score, flat_x, flat_u).reshape(shape)
@@ -197,11 +197,11 @@ class Model:
         if gamma is None:
             n = self.dataset.n
             return Constraints(
-                0, lambda x: np.zeros((*_batch(x, n, "x", 1).shape[:-1], 0, n + 1)), spectrum, ()
+                0, lambda x: np.zeros((*batch(x, n, "x", 1).shape[:-1], 0, n + 1)), spectrum, ()
             )
 
         def evaluate(x: Any) -> np.ndarray:
-            x = _batch(x, self.dataset.n, "x", 1)
+            x = batch(x, self.dataset.n, "x", 1)
             rows = at_each(gamma, x.reshape(-1, x.shape[-1]))
             return np.asarray(rows).reshape(*x.shape[:-1], *rows.shape[1:])
 
@@ -328,57 +328,6 @@ def load(path: str | os.PathLike[str]) -> Model:
             f"`model.save`."
         )
     return model
-
-
-class StageKeys(NamedTuple):
-    """Randomness of each stage of a fit."""
-
-    pseudometric: Array
-    dynamics: Array
-    constraint: Array
-    tangent: Array
-
-
-def stage_keys(seed: int) -> StageKeys:
-    """Independent randomness for each stage."""
-    return StageKeys(*jax.random.split(jax.random.key(seed), 4))
-
-
-def _check_size(array: np.ndarray | Array, size: int, name: str, least: int) -> None:
-    if array.ndim < least or array.shape[-1] != size:
-        raise ValueError(
-            f"`{name}` needs {'at least 2 dimensions and ' if least > 1 else ''}{size} numbers in "
-            f"its last one; got shape {array.shape}. Check the order of the columns."
-        )
-
-
-def _batch(values: Any, size: int, name: str, least: int) -> np.ndarray:
-    array = np.asarray(values, dtype=np.float64)
-    _check_size(array, size, name, least)
-    if not np.all(np.isfinite(array)):
-        bad = int(np.sum(~np.isfinite(array)))
-        raise ValueError(f"`{name}` must be finite; {bad} of its values are not. Remove them.")
-    return array
-
-
-def _broadcast(first: tuple[int, ...], second: tuple[int, ...], what: str) -> tuple[int, ...]:
-    if first == second:
-        return first
-    try:
-        return np.broadcast_shapes(first, second)
-    except ValueError:
-        raise ValueError(
-            f"Leading dimensions of {what} must match or broadcast; got {first} and {second}. "
-            f"Give one control (sequence) for each state."
-        ) from None
-
-
-def _flat(array: np.ndarray, shape: tuple[int, ...], kept: int) -> np.ndarray:
-    """The array with the leading dimensions `shape` in one, and the last `kept` as they are."""
-    last = array.shape[array.ndim - kept :]
-    if array.shape != (*shape, *last):
-        array = np.broadcast_to(array, (*shape, *last))
-    return array.reshape(math.prod(shape), *last)
 
 
 def _over(f, x, u):

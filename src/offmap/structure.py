@@ -9,13 +9,14 @@ import numpy as np
 from jaxtyping import Array
 
 from offmap.calls import at_each
+from offmap.config import stage_keys
 from offmap.constraint import ConstraintFit, DictionaryConstraint
 from offmap.data import Dataset, Samples
 from offmap.dynamics import Dynamics, complete_dynamics, targets
 from offmap.gauge import commanded_gauge
 from offmap.gp.verdict import level_with_best, root_mean
 from offmap.heldout import edge_error, rollout_error
-from offmap.model import Model, stage_keys
+from offmap.model import Model
 from offmap.predictor import Predictor
 from offmap.projection import unit_residual
 from offmap.stages import by_trajectory, find_inputs, fit_stage
