@@ -106,6 +106,35 @@ def test_too_short_a_recording_says_what_is_missing(tmp_path):
         cut_roles(found, seed=0)
 
 
+def resampled(folder, recording, lost):
+    """The recording as a table of every fifth row, some of which say that they do not hold."""
+    tables = []
+    for kind in ("Groundtruth", "Odometry"):
+        with gzip.open(folder / f"{recording}_{kind}.dat.gz", "rt") as file:
+            tables.append(np.loadtxt(file)[::5])
+    pose, odometry = tables
+    time = pose[:, 0] - pose[0, 0]
+    theta = np.unwrap(pose[:, 3])
+    valid = ~((time >= lost[0]) & (time < lost[1]))
+    x = np.where(valid[:, None], np.column_stack([pose[:, 1:3], theta]), np.nan)
+    return np.column_stack([time, x, odometry[:, 2], odometry[:, 1], valid])
+
+
+def test_tables_on_a_grid_are_read_where_there_are_no_raw_files(folder, tmp_path):
+    header = "# t0\nt_s,px_m,py_m,theta_rad_unwrapped,omega_cmd,v_cmd,valid"
+    table = resampled(folder, "MRCLAM9_Robot3", lost=(300.0, 305.0))
+    np.savetxt(tmp_path / "MRCLAM9_Robot3.csv", table, "%.6f", ",", header=header, comments="")
+    robot, (recording,) = read_mrclam(tmp_path)
+    assert robot == "Robot3"
+    assert recording.aligned.lag == pytest.approx(LAG, abs=0.06)
+    spans = [(run.start, run.start + run.T * run.dt) for run in recording.aligned.runs]
+    assert not any(start < 304.0 and end > 301.0 for start, end in spans)
+    assert cut_roles([recording], seed=0).outside
+    (tmp_path / "MRCLAM9_Robot3.csv").write_text("t_s,px_m,valid\n0,1,1\n")
+    with pytest.raises(ValueError, match=r"MRCLAM9_Robot3\.csv lacks py_m, theta_rad_unwrapped"):
+        read_mrclam(tmp_path)
+
+
 def test_wrong_folders_robots_and_files_are_refused(folder, tmp_path):
     with pytest.raises(ValueError, match="has none; check the folder"):
         read_mrclam(tmp_path)

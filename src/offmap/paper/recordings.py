@@ -18,6 +18,8 @@ _CALIBRATION = 0.2  # share of a recording, from its start, that sets bandwidth 
 _LEAST_OFFLINE = 4
 _MOVING = 0.02  # m/s: least commanded speed of a moving robot
 _MRCLAM = re.compile(r"(?:.*_)?(Robot\d+)_Groundtruth\.dat(?:\.gz)?$")
+_RESAMPLED = re.compile(r"(?:.*_)?(Robot\d+)\.csv(?:\.gz)?$")
+_COLUMNS = ("t_s", "px_m", "py_m", "theta_rad_unwrapped", "omega_cmd", "v_cmd", "valid")
 
 
 @dataclass(frozen=True)
@@ -61,17 +63,17 @@ def align_calibrated(name: str, pose: Stream, command: Stream, dt: float = DT) -
 def read_mrclam(directory: Path, robot: str | None = None) -> tuple[str, list[Recording]]:
     """The recordings of one robot: pairs of …RobotN_Groundtruth.dat and …_Odometry.dat files.
 
-    Without a name, the robot with the most recordings is taken.
+    A folder that has none may hold tables …RobotN.csv of the same, resampled onto a grid. Without a
+    name, the robot with the most recordings is taken.
     """
-    found: dict[str, list[Path]] = {}
-    for path in sorted(directory.rglob("*Groundtruth.dat*")):
-        match = _MRCLAM.match(path.name)
-        if match:
-            found.setdefault(match[1], []).append(path)
+    read, found = _read_mrclam_pair, _by_robot(directory, "*Groundtruth.dat*", _MRCLAM)
+    if not found:
+        read, found = _read_resampled, _by_robot(directory, "*.csv*", _RESAMPLED)
     if not found:
         raise ValueError(
             f"a folder of MRCLAM recordings holds files …RobotN_Groundtruth.dat(.gz) and "
-            f"…RobotN_Odometry.dat(.gz); {directory} has none; check the folder"
+            f"…RobotN_Odometry.dat(.gz), or tables …RobotN.csv; {directory} has none; check the "
+            f"folder"
         )
     robot = robot or max(sorted(found), key=lambda name: len(found[name]))
     if robot not in found:
@@ -79,7 +81,37 @@ def read_mrclam(directory: Path, robot: str | None = None) -> tuple[str, list[Re
             f"the folder has recordings of {', '.join(sorted(found))}; received {robot!r}; "
             f"choose one of them"
         )
-    return robot, [_read_mrclam_pair(path) for path in found[robot]]
+    return robot, [read(path) for path in found[robot]]
+
+
+def _by_robot(directory: Path, pattern: str, names: re.Pattern[str]) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for path in sorted(directory.rglob(pattern)):
+        match = names.match(path.name)
+        if match:
+            found.setdefault(match[1], []).append(path)
+    return found
+
+
+def _read_resampled(path: Path) -> Recording:
+    """A table of poses on a grid, with a flag for rows that hold, and the commands of each step."""
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        header = next((line for line in file if not line.startswith("#")), "")
+        names = [name.strip() for name in header.split(",")]
+        missing = [name for name in _COLUMNS if name not in names]
+        if missing:
+            raise ValueError(
+                f"a resampled table has columns {', '.join(_COLUMNS)}; {path.name} lacks "
+                f"{', '.join(missing)}; check that it is the right file"
+            )
+        places = [names.index(name) for name in _COLUMNS]
+        table = np.genfromtxt(file, delimiter=",", usecols=places, ndmin=2)
+    time, pose, command, valid = table[:, 0], table[:, 1:4], table[:, 4:6], table[:, 6] == 1
+    return align_calibrated(
+        path.name.split(".csv")[0],
+        Stream(time[valid], pose[valid], STATES, angles=(2,)),
+        Stream(time, command, ("omega", "v"), hold=True),
+    )
 
 
 def _read_mrclam_pair(path: Path) -> Recording:
