@@ -145,6 +145,64 @@ def test_a_state_that_alone_moves_along_a_direction_measures_it():
     assert np.all(np.isfinite(np.asarray(basis)))
 
 
+def hitched(behind):
+    """A tractor that pulls a trailer by a hitch behind its axle, in closed form and with noise."""
+
+    def f(x, u):
+        _, _, theta, psi = x
+        swing = u[1] * jnp.sin(theta - psi) - behind * u[0] * jnp.cos(theta - psi)
+        return jnp.stack([u[1] * jnp.cos(theta), u[1] * jnp.sin(theta), u[0], swing / 0.8])
+
+    def gamma(x):
+        _, _, theta, psi = x
+        along = behind * jnp.cos(theta - psi)
+        first = jnp.array([1.0, 0, 0, 0, 0]) * jnp.sin(theta)
+        first = first.at[1].set(-jnp.cos(theta))
+        second = jnp.stack([jnp.sin(psi), -jnp.cos(psi), along, 0.8 + 0 * psi, 0 * psi])
+        return jnp.stack([first, second])
+
+    return f, gamma
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_a_trailer_follows_its_tractor_where_its_rate_is_of_speed_and_turn_at_once(noise):
+    f, gamma = hitched(0.3)
+    rng = np.random.default_rng(0)
+    x, u = rng.uniform(-1, 1, (300, 4)), rng.uniform([-0.5, 0], [0.5, 1.5], (300, 2))
+    clean = np.asarray(jax.vmap(f)(x, u))
+    xdot = clean + noise * clean.std(axis=0) * rng.normal(size=clean.shape)
+    mentions = np.array([[True, True, False, False], [True, True, True, True]])
+    frame = tangent_frame(gamma, x, (2, 3), mentions)
+    led = commanded_gauge(frame, x, u, xdot, mentions)
+    assert led.pattern.follows == ((1, 3),)
+    far = rng.uniform(-9, 9, (300, 4))
+    motion = np.asarray(jax.vmap(f)(far, u))
+    a = np.asarray(at_each(led.coordinates, far, motion))
+    np.testing.assert_allclose(np.abs(a), np.abs(u), atol=1e-12)
+    basis, drift = at_each(led, far)
+    np.testing.assert_allclose(drift + np.einsum("bnr,br->bn", basis, a), motion, atol=1e-12)
+    plain = np.asarray(at_each(frame.coordinates, far, motion))
+    straight = u @ np.linalg.lstsq(u, plain, rcond=None)[0]
+    assert np.max(np.abs(straight - plain)) > 0.1, "the orthonormal frame already says the commands"
+
+
+def test_a_row_that_vanishes_is_not_followed():
+    """x₀ x₁' = x₂' says no rate of x₁ where x₀ = 0; that of x₂ it says everywhere."""
+
+    def gamma(x):
+        return jnp.stack([0 * x[0], x[0], -1 + 0 * x[0], 0 * x[0]])[None]
+
+    rng = np.random.default_rng(0)
+    x, u = rng.uniform(-1, 1, (200, 3)), rng.uniform(-1, 1, (200, 2))
+    xdot = np.stack([u[:, 0], u[:, 1], x[:, 0] * u[:, 1]], axis=1)
+    mentions = np.array([[False, True, True]])
+    frame = tangent_frame(gamma, x, (), mentions)
+    led = commanded_gauge(frame, x, u, xdot, mentions)
+    a = np.asarray(at_each(led.coordinates, x, xdot))
+    np.testing.assert_allclose(np.abs(a), np.abs(u), atol=1e-9)
+    assert all(state != 1 for _, state in led.pattern.follows)
+
+
 # --- from where
 
 

@@ -32,6 +32,7 @@ ROOMS = (
     "sparsity",
     "projection",
     "constraint",
+    "pattern",
     "turning",
     "tangent",
     "gauge",

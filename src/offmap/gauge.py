@@ -6,6 +6,8 @@ orthonormal frame whose origin is the slowest motion measures by all states and 
 - a falling quadrotor does not rest: with gravity left out, its coordinate is thrust alone;
 - the axle of a tractor moves at the speed that is commanded, while the rates of all states together
   also depend on how its trailer swings: measured by the tractor alone, the coordinate is the speed;
+- where the trailer's rate depends on speed and on turn rate at once, an orthonormal basis mixes the
+  two: with the motions of the tractor for columns, which the trailer follows, it does not;
 - equations that hold in every attitude may all vanish in one, beyond which the direction that they
   leave open has turned about: a short sum for that direction, where there is one, tells which way.
 
@@ -23,7 +25,8 @@ from jaxtyping import Array, Bool, Float
 
 from offmap.calls import at_each
 from offmap.constraint import DictionaryConstraint
-from offmap.tangent import Guide, Pattern, TangentFrame, closed_form, far_states
+from offmap.pattern import Pattern, pattern_of, ways_to_follow
+from offmap.tangent import Guide, TangentFrame, closed_form, far_states
 
 _DEGREE = 3  # of the polynomials in u that a coordinate may be
 _ROWS = 10  # samples for each unknown; with fewer, the polynomials are lines
@@ -36,6 +39,8 @@ _CONSTANT = 1e-24  # share of a coordinate's squares that is round-off
 _FLOOR = 1e-12  # unexplained shares below this leave nothing to improve
 _POINTS = 500  # at which sums are fitted
 _NULL = 0.02  # a singular value below this share of the next is taken for 0
+_FOLLOWED = 0.1  # least share of a row of G that is about the state that follows by it
+_TINY = 1e-300
 _SAME = 1e-6  # a guide that changes columns by less is of no use
 
 
@@ -77,7 +82,14 @@ def commanded_gauge(
     else:
         best = frame
     fewer = _measured_by_fewer(frame, x, xdot, explained)
-    return fewer if unexplained(fewer) <= _GAIN * unexplained(best) else best
+    if unexplained(fewer) <= _GAIN * unexplained(best):
+        best = fewer
+    if mentions is None or unexplained(best) <= _FLOOR:
+        return best
+    options = [best, *_led_by_some(frame, mentions, x)]
+    shares = [unexplained(option) for option in options]
+    level = max(min(shares), _FLOOR) / _GAIN
+    return next(o for o, share in zip(options, shares, strict=True) if share <= level)
 
 
 def _unexplained(a: Float[np.ndarray, "N r"], explained: Float[np.ndarray, "N k"]) -> float:
@@ -134,6 +146,34 @@ def _guide(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> Guide | None
     far, guided = far_states(frame, x), replace(frame, guide=guide)
     changed = np.asarray(at_each(guided, far)[0]) - np.asarray(at_each(frame, far)[0])
     return guide if np.max(np.abs(changed)) > _SAME else None
+
+
+def _led_by_some(
+    frame: TangentFrame, mentions: Bool[np.ndarray, "c n"], x: np.ndarray
+) -> list[TangentFrame]:
+    """Frames in which some states follow the others, fewest first.
+
+    No row that is followed, nor the direction of those that lead, comes near vanishing well beyond
+    the data.
+    """
+    far, found = far_states(frame, x), []
+    G = np.abs(np.asarray(at_each(frame.gamma, far))[:, :, :-1])
+    share = G / np.maximum(np.linalg.norm(G, axis=2, keepdims=True), _TINY)
+    for follows in ways_to_follow(mentions):
+        pattern = pattern_of(mentions, follows)
+        if pattern is None or any(share[:, i, j].min() <= _FOLLOWED for i, j in follows):
+            continue
+        led = TangentFrame(frame.gamma, frame.origin, frame.basis, frame.periodic, pattern=pattern)
+        if pattern.rows:
+            rest = _rest(led, pattern, far)[:, :, :-1]
+            area = np.prod(np.linalg.svd(rest, compute_uv=False), axis=1)
+            if area.min() <= _VANISHING * area.max():
+                continue
+            pull = _pull(led, pattern, x)
+            found += [led] if pull is None else [replace(led, pull=pull), led]
+        else:
+            found.append(led)
+    return found
 
 
 def _rest(frame: TangentFrame, pattern: Pattern, x: np.ndarray) -> np.ndarray:

@@ -45,7 +45,8 @@ from offmap.gp.straight import StraightMean
 from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.pseudometric import Pseudometric, PseudometricConfig, Reduction
 from offmap.summary import Choices
-from offmap.tangent import Guide, Pattern, TangentFrame
+from offmap.pattern import Pattern
+from offmap.tangent import Guide, TangentFrame
 from offmap.turning import Turning
 
 FORMAT = "offmap model"

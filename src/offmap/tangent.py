@@ -1,7 +1,6 @@
 """Coordinates for the motions a constraint allows: a frame that turns smoothly with the state."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -10,81 +9,18 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from offmap.constraint.library import Library
+from offmap.pattern import TINY, Pattern, pattern_of
 from offmap.projection import project, tangent_projector, tangential
 from offmap.turning import Turning, find_turning
 from offmap.types import Gamma
 
 POLISH = 6
 """Newton–Schulz iterations of a step: the error is squared by each."""
-TINY = 1e-30
-"""Squared length of a column where rows vanish."""
 _TURN = 0.7  # most that a step of the march should turn the frame [rad]
 _MOST_STEPS = 16
 _PROBES = 200  # states at which the turn of the whole march is measured
 _BEYOND = 2.0  # how far beyond the data, as a multiple of their reach
 _SAME = 1e-10  # what a closed form may differ from the march
-_CROSSED = 3  # rows of a cross product, which is written out
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """A frame in closed form, read off which states each row of G mentions.
-
-    A row that mentions one state says what the rate of that state is; a state that no row mentions
-    is a direction of its own. If what is left has one state more than rows, one direction is left,
-    their cross product, which never flips on the way from one state to another.
-    """
-
-    told: tuple[tuple[int, int], ...]
-    """Rows that mention one state, once those before them have said theirs; and that state."""
-    free: tuple[int, ...]
-    """For each column of T the state that is its direction; -1: the cross product."""
-    rows: tuple[int, ...]
-    """The rows left."""
-    states: tuple[int, ...]
-    """The states left."""
-    sign: float
-    """Of the cross product, as the basis at the origin has it."""
-
-    def __call__(
-        self, gamma: Float[Array, "c q"], pull: Float[Array, " n"] | None = None
-    ) -> tuple[Float[Array, "n r"], Float[Array, " n"]]:
-        """T and b for one Γ; b is the admissible velocity nearest `pull`, if not nearest 0."""
-        n = gamma.shape[1] - 1
-        rest, drift = self.rest(gamma)
-        if not self.rows:
-            return self._basis([], n), jnp.stack(drift)
-        wanted = jnp.zeros(n) if pull is None else pull
-        nearest = project(wanted[jnp.array(self.states)], rest)
-        for k, state in enumerate(self.states):
-            drift[state] = nearest[k]
-        G = [[gamma[row, state] for state in self.states] for row in self.rows]
-        return self._basis(cross_product(G), n), jnp.stack(drift)
-
-    def rest(self, gamma: Float[Array, "c q"]) -> tuple[Float[Array, "d s"], list[Array]]:
-        """The rows left, over the states left, and the rates that the others tell."""
-        drift = [jnp.zeros(())] * (gamma.shape[1] - 1)
-        for row, state in self.told:
-            drift[state] = -self._left(gamma, row, drift) / gamma[row, state]
-        columns = [gamma[jnp.array(self.rows, int), state] for state in self.states]
-        left = [self._left(gamma, row, drift) for row in self.rows]
-        return jnp.stack([*columns, jnp.stack(left)], axis=1) if left else jnp.zeros((0, 1)), drift
-
-    def _left(self, gamma: Array, row: int, drift: list[Array]) -> Array:
-        """What the rates told so far leave of a row."""
-        return gamma[row, -1] + sum(gamma[row, state] * drift[state] for _, state in self.told)
-
-    def _basis(self, direction: list[Array], n: int) -> Float[Array, "n r"]:
-        squared = sum((d**2 for d in direction), start=jnp.zeros(()))
-        length = jnp.sqrt(jnp.maximum(squared, TINY))
-        columns = []
-        for free in self.free:
-            column = [jnp.asarray(float(i == free)) for i in range(n)]
-            if free < 0:
-                for state, d in zip(self.states, direction, strict=True):
-                    column[state] = self.sign * d / length
-            columns.append(jnp.stack(column))
-        return jnp.stack(columns, axis=1)
 
 
 class Guide(eqx.Module):
@@ -166,6 +102,8 @@ class TangentFrame(eqx.Module):
         """The a of a measured velocity; what it has outside the tangent space is left out."""
         basis, drift = self(x)
         a = basis.T @ (xdot - drift)
+        if self.pattern is not None and self.pattern.follows:
+            return jnp.linalg.solve(basis.T @ basis, a)
         if not self.measured and self.guide is None:
             return a
         return a / jnp.maximum(jnp.sum(basis**2, axis=0), TINY)
@@ -224,40 +162,19 @@ def far_states(
 
 def _pattern(frame: TangentFrame, mentions: Bool[np.ndarray, "c n"]) -> Pattern | None:
     """The closed form with the basis at the origin; None if there is none."""
-    rows, states = list(range(len(mentions))), list(range(mentions.shape[1]))
-    told: list[tuple[int, int]] = []
-    while alone := [i for i in rows if np.sum(mentions[i, states]) == 1]:
-        state = next(j for j in states if mentions[alone[0], j])
-        told.append((alone[0], state))
-        rows.remove(alone[0])
-        states.remove(state)
-    free = [j for j in states if not np.any(mentions[rows, j])]
-    left = tuple(j for j in states if j not in free)
-    if len(rows) > _CROSSED or len(left) != len(rows) + bool(rows):
+    pattern = pattern_of(mentions)
+    if pattern is None:
         return None
-    basis = np.asarray(frame.basis)
+    free, basis = sorted(j for j in pattern.free if j >= 0), np.asarray(frame.basis)
     columns = tuple(next((j for j in free if abs(b[j]) > 0.5), -1) for b in basis.T)
-    if sorted(j for j in columns if j >= 0) != free or columns.count(-1) != bool(rows):
+    if sorted(columns) != sorted(pattern.free):
         return None
-    pattern = Pattern(tuple(told), columns, tuple(rows), left, 1.0)
+    pattern = replace(pattern, free=columns)
+    if not pattern.rows:
+        return pattern
     here = np.asarray(_closed_basis(pattern, frame.gamma, frame.origin))
-    sign = float(np.sign(np.sum(here * basis, axis=0)[columns.index(-1)])) if rows else 1.0
-    return Pattern(tuple(told), columns, tuple(rows), left, sign)
-
-
-def cross_product(rows: list[list[Any]]) -> list[Any]:
-    """The vector at a right angle to c rows of c + 1 numbers, as long as their volume."""
-    each = range(len(rows[0]))
-    return [(-1) ** i * _determinant([row[:i] + row[i + 1 :] for row in rows]) for i in each]
-
-
-def _determinant(rows: list[list[Any]]) -> Any:
-    """By the first row."""
-    if len(rows) == 1:
-        return rows[0][0]
-    minors = ([row[:i] + row[i + 1 :] for row in rows[1:]] for i in range(len(rows)))
-    parts = [(-1) ** i * rows[0][i] * _determinant(minor) for i, minor in enumerate(minors)]
-    return sum(parts[1:], start=parts[0])
+    sign = float(np.sign(np.sum(here * basis, axis=0)[columns.index(-1)]))
+    return replace(pattern, sign=sign)
 
 
 @eqx.filter_jit

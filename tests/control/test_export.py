@@ -10,17 +10,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from control_models import logs, predictor_of
+from control_models import gps_on, logs, predictor_of
 
-from offmap.constraint import DictionaryConstraint
-from offmap.dynamics import Dynamics
+from offmap.constraint import DictionaryConstraint, Library
+from offmap.dynamics import Dynamics, reduced_inputs, targets
 from offmap.export import to_casadi
 from offmap.gp.kernels import Product, kernel_named
 from offmap.mlp import MLPConfig, MLPEnsemble
+from offmap.pattern import pattern_of
 from offmap.predictor import Predictor
+from offmap.pseudometric import Reduction
 from offmap.sampling import find_doubt
 from offmap.systems import planar_quadrotor, trailer, unicycle
-from offmap.tangent import Guide
+from offmap.tangent import Guide, tangent_frame
 
 UNICYCLE, QUADROTOR, TRAILER = unicycle(), planar_quadrotor(), trailer()
 
@@ -71,6 +73,20 @@ def test_a_frame_in_another_gauge_is_exported(model):
     frame = replace(own.dynamics.frame, guide=guide, pull=pull)
     dynamics = Dynamics(own.dynamics.reduction, own.dynamics.regressor, frame)
     predictor = Predictor(dynamics, own.gamma)
+    assert_agrees(to_casadi(predictor, 3, 2), predictor, 3, 2)
+
+
+def test_a_frame_in_which_a_state_follows_others_is_exported(model):
+    library, rng = Library(UNICYCLE.state_names, (2,)), np.random.default_rng(1)
+    weights = np.zeros((1, len(library.labels), 4))
+    weights[0, 0], weights[0, 1:3, :2] = [0, 0, 1, 0.2], rng.normal(size=(2, 2))
+    gamma = DictionaryConstraint(library, jnp.asarray(weights))
+    mentions, samples = np.array([[True, True, True]]), model.dataset.samples()
+    frame = tangent_frame(gamma, samples.x, (), mentions)
+    frame = replace(frame, pattern=pattern_of(mentions, ((0, 2),)))
+    everything = Reduction.everything(model.dataset.input_names)
+    gps = gps_on(reduced_inputs(samples, everything), targets(samples, frame), "linear")
+    predictor = Predictor(Dynamics(everything, gps, frame), gamma)
     assert_agrees(to_casadi(predictor, 3, 2), predictor, 3, 2)
 
 

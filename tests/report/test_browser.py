@@ -16,6 +16,7 @@ from offmap.gp import kernel_named
 from offmap.gp.expansion import Scaling
 from offmap.gp.kernels import Product
 from offmap.gp.posterior import condition
+from offmap.pattern import pattern_of
 from offmap.predictor import Predictor
 from offmap.pseudometric import Reduction
 from offmap.report.export import NotExportable, export_variants
@@ -245,6 +246,24 @@ def test_a_frame_in_another_gauge_agrees_with_python(evaluator):
     gps = random_gps(jax.random.key(1), kernel_named("rbf", 5), 5, 2)
     predictor = Predictor(Dynamics(Reduction.everything(names), gps, frame), gamma)
     x, u = rng.standard_normal((6, 3)), rng.standard_normal((6, 2))
+    expected = jax.vmap(predictor)(jnp.asarray(x), jnp.asarray(u))
+    np.testing.assert_allclose(evaluate(evaluator, predictor, x, u), expected, atol=1e-6)
+
+
+def test_a_frame_in_which_a_state_follows_others_agrees_with_python(evaluator):
+    rng = np.random.default_rng(5)
+    library = Library(("a", "b", "c", "d"), ())
+    weights = 0.2 * rng.normal(size=(2, len(library.labels), 5))
+    weights[0, :, 2:4], weights[1, 0, 3] = 0, 3.0  # a row about a and b, and one d follows by
+    gamma = DictionaryConstraint(library, jnp.asarray(weights))
+    mentions = np.array([[True, True, False, False], [True, True, True, True]])
+    frame = tangent_frame(gamma, rng.normal(size=(50, 4)), (), mentions)
+    pattern, pull = pattern_of(mentions, ((1, 3),)), jnp.asarray(rng.normal(size=4))
+    frame = replace(frame, pattern=pattern, pull=pull)
+    names = ("a", "b", "c", "d", "e")
+    gps = random_gps(jax.random.key(1), kernel_named("rbf", 5), 5, 2)
+    predictor = Predictor(Dynamics(Reduction.everything(names), gps, frame), gamma)
+    x, u = rng.standard_normal((6, 4)), rng.standard_normal((6, 1))
     expected = jax.vmap(predictor)(jnp.asarray(x), jnp.asarray(u))
     np.testing.assert_allclose(evaluate(evaluator, predictor, x, u), expected, atol=1e-6)
 

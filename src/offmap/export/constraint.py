@@ -12,7 +12,8 @@ from offmap.constraint import (
     ProjectorConstraint,
 )
 from offmap.export.gps import constant, exportable, mean, reduced
-from offmap.tangent import POLISH, TINY, Pattern, TangentFrame, cross_product
+from offmap.pattern import TINY, Pattern, cross_product
+from offmap.tangent import POLISH, TangentFrame
 from offmap.types import Gamma
 
 _REPEATED = 1e-12  # squared share of a row that must be new for the row to count
@@ -159,7 +160,13 @@ def _closed_form(casadi: Any, pattern: Pattern, gamma: Any, pull: Any) -> tuple[
         casadi.vertcat(*(direction if free < 0 else [float(i == free) for i in range(n)]))
         for free in pattern.free
     ]
-    return casadi.horzcat(*columns), casadi.vertcat(*drift)
+    basis, b = casadi.horzcat(*columns), casadi.vertcat(*drift)
+    for row, state in pattern.follows:
+        G = gamma[row, :n]
+        told = (-(G @ basis) / G[state], -(G @ b + gamma[row, n]) / G[state])
+        basis = casadi.vertcat(basis[:state, :], told[0], basis[state + 1 :, :])
+        b = casadi.vertcat(b[:state], told[1], b[state + 1 :])
+    return basis, b
 
 
 def _start(casadi: Any, frame: TangentFrame, away: Any) -> Any:

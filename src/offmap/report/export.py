@@ -53,6 +53,7 @@ def _dynamics(dynamics: Dynamics) -> dict[str, Any]:
             "pull": None if frame.pull is None else _array(frame.pull),
             "guide": None if frame.guide is None else _guide(frame.guide),
             "turning": None if frame.turning is None else asdict(frame.turning),
+            "pattern": asdict(frame.pattern) if frame.pattern and frame.pattern.follows else None,
         },
     }
 

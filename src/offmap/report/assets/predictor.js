@@ -7,6 +7,7 @@
 const offmapPredictor = (() => {
   const POLISH = 6;            // Newton–Schulz iterations, as in tangent.py
   const RANK_TOLERANCE = 1e-12; // as in projection.py
+  const TINY = 1e-30;           // as in pattern.py
 
   // --- arrays
 
@@ -208,6 +209,7 @@ const offmapPredictor = (() => {
     const start = transpose(decode(spec.basis)); // columns
     const pull = spec.pull && decode(spec.pull);
     const direction = spec.guide && gamma(spec.guide.direction);
+    if (spec.pattern) return (x) => led(spec.pattern, constraint(x), pull);
     return (x) => {
       const away = x.map((v, i) => {
         const d = v - origin[i];
@@ -223,6 +225,39 @@ const offmapPredictor = (() => {
       if (direction) columns[spec.guide.column] = projectColumns([direction(x)[0]], constraint(x))[0];
       return [columns, project(pull ? Float64Array.from(pull) : new Float64Array(x.length), constraint(x))];
     };
+  }
+
+  /** The closed form in which some states follow others: columns and drift. */
+  function led(pattern, rows, pull) {
+    const n = rows[0].length - 1, drift = new Float64Array(n);
+    const left = (row) => pattern.told.reduce((sum, [, j]) => sum + row[j] * drift[j], row[n]);
+    for (const [i, j] of pattern.told) drift[j] = -left(rows[i]) / rows[i][j];
+    const direction = new Float64Array(n);
+    if (pattern.rows.length) {
+      const rest = pattern.rows.map((i) => Float64Array.from([...pattern.states.map((j) => rows[i][j]), left(rows[i])]));
+      const nearest = project(Float64Array.from(pattern.states, (j) => (pull ? pull[j] : 0)), rest);
+      const crossed = across(rest.map((row) => row.subarray(0, pattern.states.length)));
+      const length = Math.sqrt(Math.max(dot(crossed, crossed), TINY));
+      pattern.states.forEach((j, k) => {
+        drift[j] = nearest[k];
+        direction[j] = pattern.sign * crossed[k] / length;
+      });
+    }
+    const columns = pattern.free.map((j) => (j < 0 ? direction : Float64Array.from(direction, (_, i) => +(i === j))));
+    for (const [i, j] of pattern.follows) {
+      const G = rows[i].subarray(0, n);
+      for (const column of columns) column[j] = -dot(G, column) / G[j];
+      drift[j] = -(dot(G, drift) + rows[i][n]) / G[j];
+    }
+    return [columns, drift];
+  }
+
+  /** The vector at a right angle to c rows of c + 1 numbers. */
+  function across(rows) {
+    const without = (row, i) => row.filter((_, k) => k !== i);
+    const determinant = (M) => (M.length ? M[0].reduce((sum, v, i) =>
+      sum + (i % 2 ? -v : v) * determinant(M.slice(1).map((row) => without(row, i))), 0) : 1);
+    return Float64Array.from(rows[0], (_, i) => (i % 2 ? -1 : 1) * determinant(rows.map((row) => without(row, i))));
   }
 
   /** A column scaled so that its components at these states have unit length. */
