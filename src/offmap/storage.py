@@ -43,9 +43,9 @@ from offmap.gp.induced import Knowledge
 from offmap.gp.kernels import RBF, ControlAffine, Cosine, Linear, Product, Sum
 from offmap.gp.straight import StraightMean
 from offmap.mlp import MLPConfig, MLPEnsemble
+from offmap.pattern import Pattern
 from offmap.pseudometric import Pseudometric, PseudometricConfig, Reduction
 from offmap.summary import Choices
-from offmap.pattern import Pattern
 from offmap.tangent import Guide, TangentFrame
 from offmap.turning import Turning
 
