@@ -136,7 +136,111 @@ def test_what_a_control_moves_and_what_slips_has_no_law():
     system = slipping_unicycle()
     x, u, xdot, level, library = measured(system, noise=0.01)
     values, everything = values_of(library, x), np.ones((3, 3), dtype=bool)
-    assert discover_products(library, values, xdot, u, level, NOTHING, everything)[1] == []
+    given = library, values, xdot, u, level, NOTHING, everything
+    assert discover_products(*given)[1] == []
+    assert discover_products(*given, order=3)[1] == []
+
+
+def slides_on_a_beam(rng, count, noise):
+    """A ball at r on a beam that turns by θ at the rate w: v' = r w² − g sin θ."""
+    x, u = rng.uniform(-1, 1, (count, 4)), rng.uniform(-1, 1, (count, 1))
+    r, v, theta, w = x.T
+    xdot = np.stack([v, r * w**2 - 9.81 * np.sin(theta), w, u[:, 0]], axis=1)
+    return x, u, xdot + noise * xdot.std(axis=0) * rng.normal(size=xdot.shape)
+
+
+def arm_without_a_shoulder(rng, count, noise):
+    """Two links, of which the second joint alone has a motor."""
+    x, u = rng.uniform(-1, 1, (count, 4)) * [1, 1, 3, 3], rng.uniform(-1, 1, (count, 1))
+    q1, q2, w1, w2 = x.T
+    mass = np.empty((count, 2, 2))
+    mass[:, 0, 0], mass[:, 1, 1] = 0.5 + 0.2 * np.cos(q2), 0.12
+    mass[:, 0, 1] = mass[:, 1, 0] = 0.12 + 0.1 * np.cos(q2)
+    flung = 0.1 * np.sin(q2) * np.stack([-(2 * w1 * w2 + w2**2), w1**2])
+    weight = np.stack([2 * np.sin(q1) + 0.8 * np.sin(q1 + q2), 0.8 * np.sin(q1 + q2)])
+    force = np.stack([0 * u[:, 0], u[:, 0]]) - flung - weight
+    turn = np.linalg.solve(mass, force.T[:, :, None])[:, :, 0]
+    xdot = np.concatenate([x[:, 2:], turn], axis=1)
+    return x, u, xdot + noise * xdot.std(axis=0) * rng.normal(size=xdot.shape)
+
+
+def told(library, rates):
+    """Rows that say rates by states: of what was found without products."""
+    rows = []
+    for state, by in rates:
+        weights = np.zeros((len(library.labels), len(library.names) + 1))
+        weights[0, state], weights[library.labels.index(by), -1] = 1.0, -1.0
+        rows.append(DictionaryRow(weights, np.zeros_like(weights), 1.0))
+    return ShortLaws(rows, np.isin(np.arange(len(library.names)), [state for state, _ in rates]))
+
+
+def entries_of(found, row):
+    """Weights by function and entry, of what is not 0."""
+    own = {(found.labels[k], int(j)): row.weights[k, j] for k, j in np.argwhere(row.weights)}
+    largest = max(own.values(), key=abs)
+    return {key: weight / largest for key, weight in own.items()}
+
+
+@pytest.mark.parametrize("noise", [1e-6, 0.01])
+def test_a_ball_is_flung_outwards_by_the_square_of_the_turn_rate(noise):
+    x, u, xdot = slides_on_a_beam(np.random.default_rng(0), 600, noise)
+    library = Library(("r", "v", "theta", "w"), (2,), (2,))
+    short = told(library, [(0, "v"), (2, "w")])
+    level = max(noise, 1e-6) * xdot.std(axis=0)
+    given = library, values_of(library, x), xdot, u, level, short, np.ones((4, 4), dtype=bool)
+    assert len(discover_products(*given)[1]) == 2, "two functions are not enough"
+    found, rows = discover_products(*given, order=3)
+    assert len(rows) == 3
+    assert found.pairs == ((1, 3, 3),) and found.labels[-1] == "r·w²"
+    own = entries_of(found, rows[-1])
+    assert own.keys() == {("", 1), ("sin(theta)", 4), ("r·w²", 4)}
+    assert own["", 1] / own["sin(theta)", 4] == pytest.approx(1 / 9.81, rel=0.02)
+
+
+@pytest.mark.parametrize("noise", [1e-6, 0.01])
+def test_what_no_motor_pushes_of_an_arm_obeys_lagranges_equation(noise):
+    x, u, xdot = arm_without_a_shoulder(np.random.default_rng(0), 1000, noise)
+    library = Library(("q1", "q2", "w1", "w2"), (0, 1), (0, 1)).with_sums()
+    short = told(library, [(0, "w1"), (1, "w2")])
+    level = max(noise, 1e-6) * xdot.std(axis=0)
+    given = library, values_of(library, x), xdot, u, level, short, np.ones((4, 4), dtype=bool)
+    found, rows = discover_products(*given, order=3)
+    assert len(rows) == 3
+    own = entries_of(found, rows[-1])  # in units of the weight of the first link
+    true = {
+        ("", 2): 0.5 / 2,
+        ("cos(q2)", 2): 0.2 / 2,
+        ("", 3): 0.12 / 2,
+        ("cos(q2)", 3): 0.1 / 2,
+        ("sin(q1)", 4): 1.0,
+        ("sin(q1 + q2)", 4): 0.8 / 2,
+        ("w1·w2·sin(q2)", 4): -0.2 / 2,
+        ("w2²·sin(q2)", 4): -0.1 / 2,
+    }
+    assert own.keys() == true.keys()
+    np.testing.assert_allclose([own[key] for key in true], list(true.values()), rtol=10 * noise)
+
+
+def test_a_velocity_may_be_told_times_a_function():
+    """cos θ ψ' = q sin φ + r cos φ: the yaw of a body that pitches."""
+    rng = np.random.default_rng(0)
+    x, u = rng.uniform(-0.8, 0.8, (600, 5)), rng.uniform(-1, 1, (600, 4))
+    phi, theta, _, q, r = x.T
+    yaw = (q * np.sin(phi) + r * np.cos(phi)) / np.cos(theta)
+    xdot = np.stack([u[:, 0], u[:, 1], yaw, u[:, 2], u[:, 3]], axis=1)
+    xdot += 0.01 * xdot.std(axis=0) * rng.normal(size=xdot.shape)
+    library = Library(("phi", "theta", "psi", "q", "r"), (0, 1, 2), (0, 1, 2))
+    nothing = ShortLaws([], np.zeros(5, dtype=bool))
+    depends = np.zeros((5, 5), dtype=bool)
+    depends[2, [0, 1, 3, 4]] = True
+    level = 0.01 * xdot.std(axis=0)
+    found, rows = discover_products(
+        library, values_of(library, x), xdot, u, level, nothing, depends
+    )
+    (row,) = rows
+    own = entries_of(found, row)
+    assert own.keys() == {("cos(theta)", 2), ("q·sin(phi)", 5), ("r·cos(phi)", 5)}
+    np.testing.assert_allclose(np.abs(list(own.values())), 1, atol=1e-12)  # tied
 
 
 def test_known_laws_stay_and_their_multiples_are_none():
@@ -183,12 +287,13 @@ def test_weights_of_one_size_become_one_term(noise):
 
 
 def test_labels_and_states_of_products():
-    library = Library(("x", "theta"), (1,), (1,), ((1, 1), (1, 2), (2, 3)))
-    assert library.labels[4:] == ("x²", "x·sin(theta)", "sin(theta)·cos(theta)")
-    assert [set(states) for states in library.states[4:]] == [{0}, {0, 1}, {1}]
-    assert [set(states) for states in library.straight[4:]] == [{0}, {0}, set()]
+    pairs = ((1, 1), (1, 2), (2, 3), (1, 1, 2), (3, 3, 3))
+    library = Library(("x", "theta"), (1,), (1,), pairs)
+    names = ("x²", "x·sin(theta)", "sin(theta)·cos(theta)", "x²·sin(theta)", "cos(theta)³")
+    assert library.labels[4:] == names
+    assert [set(states) for states in library.states[4:]] == [{0}, {0, 1}, {1}, {0, 1}, {1}]
+    assert [set(states) for states in library.straight[4:]] == [{0}, {0}, set(), {0}, set()]
     x, theta = 0.7, 0.3
     s, c = np.sin(theta), np.cos(theta)
-    np.testing.assert_allclose(
-        library(jnp.array([x, theta])), [1, x, s, c, x * x, x * s, s * c], rtol=1e-15
-    )
+    values = [1, x, s, c, x * x, x * s, s * c, x * x * s, c**3]
+    np.testing.assert_allclose(library(jnp.array([x, theta])), values, rtol=1e-15)

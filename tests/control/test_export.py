@@ -168,7 +168,9 @@ def test_repeated_rows_of_a_constraint_drop_out(model):
 
 def test_products_of_states_and_sums_of_angles_in_a_constraint_are_exported(model):
     library = replace(
-        model.predictor.gamma.library, sums=((0, 2, 1), (1, 2, -1)), pairs=((1, 3), (4, 6))
+        model.predictor.gamma.library,
+        sums=((0, 2, 1), (1, 2, -1)),
+        pairs=((1, 3), (4, 6), (1, 3, 3)),
     )
     weights = np.random.default_rng(0).normal(size=(1, len(library.labels), 4))
     changed = model.with_constraint(DictionaryConstraint(library, jnp.asarray(weights)))

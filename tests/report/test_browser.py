@@ -37,6 +37,7 @@ def browser(tmp_path_factory):
 def page(request, browser, pages):
     """A page just opened; tests of one page follow each other."""
     browser.resize(1280, 900)
+    browser.requests()  # of pages opened before
     browser.open(pages[request.param])
     return pages[request.param]
 
@@ -224,7 +225,9 @@ def test_every_kernel_agrees_with_python(evaluator, name):
 
 def test_products_and_sums_of_angles_in_a_constraint_agree_with_python(evaluator):
     rng = np.random.default_rng(3)
-    library = Library(("a", "b", "c"), (1, 2), (1, 2), ((1, 2), (2, 3), (6, 6))).with_sums()
+    library = Library(
+        ("a", "b", "c"), (1, 2), (1, 2), ((1, 2), (2, 3), (6, 6), (1, 2, 2))
+    ).with_sums()
     weights = rng.standard_normal((2, len(library.labels), 4))
     gamma = DictionaryConstraint(library, jnp.asarray(weights))
     names = ("a", "b", "c", "d", "e")

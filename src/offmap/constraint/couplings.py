@@ -1,6 +1,7 @@
-"""Laws between two velocities, with products of two functions of the state for coefficients."""
+"""Laws between two velocities, whose coefficients are products of functions of the state."""
 
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -21,7 +22,15 @@ from offmap.constraint.weights import DictionaryRow, row_of
 
 _KNOWN = 0.95  # cosine to what is known of two velocities, beyond which there is no more to say
 _SUM_OF_OTHERS = 0.01  # a function that others add up to within this share is none of its own
+_PAIR = 2
 _COLUMNS = 4  # samples, at least, for each term of a sum that all terms of a kind are tried in
+
+
+class _Kind(NamedTuple):
+    """Functions of the state that a law may have: as factors of velocities, and by themselves."""
+
+    masses: list[int]
+    forces: list[int]
 
 
 def between_two(motions: Motions, rows: list[DictionaryRow]) -> list[list[np.ndarray]]:
@@ -29,20 +38,54 @@ def between_two(motions: Motions, rows: list[DictionaryRow]) -> list[list[np.nda
 
     All products of what the two depend on are tried in one sum, and what is not needed is dropped.
     """
-    laws, single = [], singles(motions.library)
+    laws = []
     for i, j in combinations(left_open(motions, rows), 2):
         if known_of(motions, rows, [i, j])[0] > _KNOWN:
             continue
         states = motions.depends[i] | motions.depends[j]
-        functions = functions_of(motions, states)
-        related = functions_of(motions, states | _turn_with(motions, rows, states))
-        kinds = [[k for k in some if k >= single] for some in (functions, related)]
-        kinds.append(_of_their_own(motions, functions))
-        found = [_of_one_kind(motions, (i, j), kind) for kind in kinds]
+        found = [_of_one_kind(motions, (i, j), kind) for kind in _kinds(motions, rows, states)]
         if any(law is not None for law in found):
             _, law = min((law for law in found if law is not None), key=lambda law: law[0])
             laws.append((_says(motions, law), law))
     return [law for _, law in sorted(laws, key=lambda law: -law[0])]
+
+
+def _kinds(
+    motions: Motions, rows: list[DictionaryRow], states: Bool[np.ndarray, " n"]
+) -> list[_Kind]:
+    """Functions that laws which depend on some states may be made of."""
+    if motions.library.thirds:
+        return [_machine(motions, rows, states)]
+    single, functions = singles(motions.library), functions_of(motions, states)
+    related = functions_of(motions, states | _turn_with(motions, rows, states))
+    kinds = [[k for k in some if k >= single] for some in (functions, related)]
+    kinds.append(_of_their_own(motions, functions))
+    return [_Kind(kind, kind) for kind in kinds]
+
+
+def _machine(motions: Motions, rows: list[DictionaryRow], states: Bool[np.ndarray, " n"]) -> _Kind:
+    """The form of Lagrange's equations: masses that depend on places, products of two speeds.
+
+    Beside these, what depends on places alone (weight, springs), and damping.
+    """
+    library, single = motions.library, singles(motions.library)
+    fast = _speeds(motions, rows)
+    functions = functions_of(motions, states)
+    factors = {k: (k,) if k < single else library.pairs[k - single] for k in functions}
+    speeds = {k: sum(library.states[f] <= fast for f in factors[k]) for k in functions if k > 0}
+    masses = [k for k in functions if k < single and not speeds.get(k)]
+    forces = [k for k in functions if len(factors[k]) == 1 or speeds[k] == _PAIR]
+    return _Kind(masses, forces)
+
+
+def _speeds(motions: Motions, rows: list[DictionaryRow]) -> frozenset[int]:
+    """States that rows say are the rates of others: q' = w."""
+    plain, found = {1 + i: state for i, state in enumerate(motions.library.plain)}, set[int]()
+    for row in rows:
+        told = np.argwhere(row.weights != 0)
+        if len(told) == _PAIR and told[0, 0] == 0 and told[1, 0] in plain:
+            found.add(plain[int(told[1, 0])])
+    return frozenset(found)
 
 
 def _turn_with(
@@ -62,14 +105,15 @@ def _turn_with(
 
 
 def _of_one_kind(
-    motions: Motions, velocities: tuple[int, int], functions: list[int]
+    motions: Motions, velocities: tuple[int, int], kind: _Kind
 ) -> tuple[float, list[np.ndarray]] | None:
     """A law between two velocities, if there is one with these functions; lower scores are better.
 
     Where a state hardly changes, it times another one is much like that one alone. The law of
     fewest terms and of fewest weights is taken, by Schwarz's criterion.
     """
-    terms = [motions.term(k, entry) for entry in (*velocities, -1) for k in functions]
+    terms = [motions.term(k, entry) for entry in velocities for k in kind.masses]
+    terms += [motions.term(k, -1) for k in kind.forces]
     if not terms or len(terms) * _COLUMNS > len(motions.xdot):
         return None
     search, count = motions.search(terms), motions.count
@@ -99,7 +143,7 @@ def _needed(search: Search, count: int) -> tuple[Int[np.ndarray, " s"], float]:
         curvature = (search.gram[here] - ratio**2 * search.noise[here])[np.ix_(free, free)]
         inverse = np.linalg.pinv(curvature, hermitian=True)
         # What the sum grows by, to second order, if a weight is 0 and the others adapt.
-        price = w[free] ** 2 / np.maximum(np.diag(inverse), 1e-300) / expected
+        price = w[free] ** 2 / np.maximum(np.diag(inverse) * expected, 1e-300)
         shorter = np.delete(support, free[int(np.argmin(price))])
         ratios, weights = least_ratio(search.gram, search.noise, shorter[None])
         dropped = search.terms.shape[0] - len(shorter)

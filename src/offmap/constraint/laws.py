@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from offmap.calls import at_each
-from offmap.constraint.dictionary import discover, equation_of, inputs_of
+from offmap.constraint.dictionary import ShortLaws, discover, equation_of, inputs_of
 from offmap.constraint.learned import ConstraintConfig, ConstraintFit
 from offmap.constraint.library import DictionaryConstraint, Library
 from offmap.constraint.normal_space import NormalSpace, spread
@@ -28,6 +28,8 @@ neighbouring samples: they go with controls that are smooth in time, whatever th
 _MATTERS = 0.1
 """On recordings, a law that controls bend by less than this share of the motions in it is one yet:
 whether to predict by it is decided on held-out data."""
+_FIRM = 1.5  # residual, in units of the noise, up to which a law leaves nothing but noise
+_AS_WELL = 1.5  # ratio of residuals up to which rows are as well obeyed as others
 _PROBES = 200  # samples at which slopes are asked for
 _SLOPE = 1e-3  # mean square of a slope, as a share of the largest, that is one
 
@@ -127,12 +129,40 @@ def _search(
         found = discover(wider, measured.features(wider), *noisy, groups=groups, standard=standard)
         if len(found.rows) >= len(short.rows):
             library, features, short = wider, measured.features(wider), found
-    if len(short.rows) >= enough:
+    firm = _firm(short) if groups is None else short
+    if len(firm.rows) >= enough:
         return library, short.rows
     depends = _depends(f, samples)
-    return discover_products(
-        library, features, *noisy, short, depends, groups=groups, standard=standard
-    )
+    best = library, short.rows
+    for order in (2, 3):
+        longer = discover_products(
+            library, features, *noisy, firm, depends, groups=groups, standard=standard, order=order
+        )
+        if _better(longer[1], best[1]):
+            best = longer
+        if len(best[1]) >= enough and _worst(best[1]) <= _FIRM:
+            break
+    return best
+
+
+def _firm(short: ShortLaws) -> ShortLaws:
+    """Those that leave nothing but noise: others may be what is small in a longer law."""
+    rows = [row for row in short.rows if row.residual <= _FIRM]
+    if len(rows) == len(short.rows):
+        return short
+    about = [np.any(row.weights[:, :-1] != 0, axis=0) for row in rows]
+    return ShortLaws(rows, short.spoken_of & np.any([*about, 0 * short.spoken_of], axis=0))
+
+
+def _better(rows: list[DictionaryRow], others: list[DictionaryRow]) -> bool:
+    """Whether there are more rows, or as many that are all clearly better obeyed."""
+    if len(rows) != len(others):
+        return len(rows) > len(others)
+    return _AS_WELL * _worst(rows) < _worst(others)
+
+
+def _worst(rows: list[DictionaryRow]) -> float:
+    return max((row.residual for row in rows), default=0.0)
 
 
 def _depends(f: VectorField, samples: Samples) -> Bool[np.ndarray, "n n"]:

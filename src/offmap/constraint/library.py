@@ -1,12 +1,14 @@
 """The terms that short equations are made of."""
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations, groupby
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+
+_THREE = 3
 
 
 def products(a: Float[np.ndarray, "N a"], b: Float[np.ndarray, "N b"]) -> Float[np.ndarray, "N ab"]:
@@ -25,8 +27,8 @@ class Library(eqx.Module):
     """States whose sine and cosine are offered: the declared angles, or all if none is declared."""
     angles: tuple[int, ...] = eqx.field(static=True, default=())
     """States that are known to be angles."""
-    pairs: tuple[tuple[int, int], ...] = eqx.field(static=True, default=())
-    """Products of two of these functions, by their places, that are offered as well."""
+    pairs: tuple[tuple[int, ...], ...] = eqx.field(static=True, default=())
+    """Products of two or three of these functions, by their places, that are offered as well."""
     sums: tuple[tuple[int, int, int], ...] = eqx.field(static=True, default=())
     """Sums θᵢ + θⱼ and differences θᵢ − θⱼ of angles, as (i, j, ±1), whose sine and cosine are
     offered: a wheel that is steered by δ on a robot that heads for θ points along θ + δ."""
@@ -35,6 +37,11 @@ class Library(eqx.Module):
         """The same with all sums and differences of two angles."""
         sums = ((i, j, sign) for i, j in combinations(self.angles, 2) for sign in (1, -1))
         return replace(self, sums=tuple(sums))
+
+    @property
+    def thirds(self) -> bool:
+        """Whether products of three functions are offered."""
+        return any(len(factors) == _THREE for factors in self.pairs)
 
     @property
     def plain(self) -> tuple[int, ...]:
@@ -52,8 +59,13 @@ class Library(eqx.Module):
         functions = jnp.concatenate(single)
         if not self.pairs:
             return functions
-        first, second = jnp.array(self.pairs, dtype=int).T
-        return jnp.concatenate([functions, functions[first] * functions[second]])
+        most = max(len(factors) for factors in self.pairs)
+        places = [(*factors, *(0,) * (most - len(factors))) for factors in self.pairs]
+        first, *others = jnp.array(places, dtype=int).T  # the function at place 0 is 1
+        product = functions[first]
+        for other in others:
+            product = product * functions[other]
+        return jnp.concatenate([functions, product])
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -63,15 +75,14 @@ class Library(eqx.Module):
         single = ["", *(self.names[i] for i in self.plain)]
         for names in (angles, sums):
             single += [f"{f}({name})" for f in ("sin", "cos") for name in names]
-        pairs = (f"{single[i]}²" if i == j else f"{single[i]}·{single[j]}" for i, j in self.pairs)
-        return (*single, *pairs)
+        return (*single, *(_product_label([single[i] for i in p]) for p in self.pairs))
 
     @property
     def states(self) -> tuple[frozenset[int], ...]:
         """States that every function depends on."""
         single = [(), *((i,) for i in self.plain), *2 * [(i,) for i in self.trigonometric]]
         single += 2 * [(i, j) for i, j, _ in self.sums]
-        pairs = ((*single[i], *single[j]) for i, j in self.pairs)
+        pairs = (chain.from_iterable(single[i] for i in factors) for factors in self.pairs)
         return tuple(frozenset(states) for states in (*single, *pairs))
 
     @property
@@ -79,7 +90,7 @@ class Library(eqx.Module):
         """States that every function sees as they are, rather than by a sine or cosine."""
         trig = 2 * (len(self.trigonometric) + len(self.sums))
         single = [(), *((i,) for i in self.plain), *((),) * trig]
-        pairs = ((*single[i], *single[j]) for i, j in self.pairs)
+        pairs = (chain.from_iterable(single[i] for i in factors) for factors in self.pairs)
         return tuple(frozenset(states) for states in (*single, *pairs))
 
     def terms(self, most: int = 200) -> Float[np.ndarray, "t k q"]:
@@ -113,6 +124,11 @@ class Library(eqx.Module):
                     pair[1, cosine, i], pair[1, sine, j] = 1.0, -sign
                     found.append(pair)
         return np.concatenate(found)
+
+
+def _product_label(factors: list[str]) -> str:
+    counted = ((name, len(list(same))) for name, same in groupby(factors))
+    return "·".join(name + {1: "", 2: "²", 3: "³"}[power] for name, power in counted)
 
 
 class DictionaryConstraint(eqx.Module):

@@ -21,7 +21,8 @@ from offmap.constraint.steerable import Standard
 from offmap.constraint.weights import DictionaryRow
 
 _OPEN = 0.5  # share of a velocity that known laws must leave to have another one about it
-_EXTRAPOLATES = 1.5  # residual at the held-out edge, in units of the one inside
+_EXTRAPOLATES = 1.5  # residual at the held-out edge, in units of the one that is to be expected
+_UNLUCKY = 4.0  # squared errors of weights that are not surprising, in units of their variances
 
 
 @dataclass(frozen=True)
@@ -94,14 +95,34 @@ def holds(motions: Motions, search: Search, support: Int[np.ndarray, " s"]) -> b
         return False
     values, all_of_it = search.values[:, support], np.arange(len(support))[None]
     noise = search.noise[np.ix_(support, support)]
+    share = motions.count / len(motions.xdot)
     for part in motions.held:
         inside = values[~part].T @ values[~part] / np.sum(~part)
+        outside = values[part].T @ values[part] / np.sum(part)
         ratios, weights = least_ratio(inside, noise, all_of_it)
-        expected = max(float(weights[0] @ noise @ weights[0]), 1e-300)
-        outside = np.sqrt(np.mean((values[part] @ weights[0]) ** 2) / expected)
-        if outside > _EXTRAPOLATES * max(float(ratios[0]), as_good_as(0.0)):
+        w, ratio = weights[0], max(float(ratios[0]), as_good_as(0.0))
+        expected = max(float(w @ noise @ w), 1e-300)
+        doubt = _doubt(inside, noise, w, float(ratios[0]), share * np.sum(~part))
+        usual = ratio**2 + _UNLUCKY * float(np.sum(outside * doubt)) / expected
+        if w @ outside @ w > _EXTRAPOLATES**2 * usual * expected:
             return False
     return True
+
+
+def _doubt(
+    gram: Float[np.ndarray, "s s"],
+    noise: Float[np.ndarray, "s s"],
+    weights: Float[np.ndarray, " s"],
+    ratio: float,
+    count: float,
+) -> Float[np.ndarray, "s s"]:
+    """Covariance of the weights of a sum, the largest of them being what it is."""
+    free = np.delete(np.arange(len(weights)), int(np.argmax(np.abs(weights))))
+    curvature = (gram - ratio**2 * noise)[np.ix_(free, free)]
+    found = np.zeros_like(gram)
+    variance = ratio**2 * float(weights @ noise @ weights) / count
+    found[np.ix_(free, free)] = variance * np.linalg.pinv(curvature, hermitian=True)
+    return found
 
 
 def known_of(

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Int
 
-from offmap.constraint.motions import Motions, functions_of, holds, left_open
+from offmap.constraint.motions import Motions, functions_of, holds, left_open, singles
 from offmap.constraint.regression import Search, as_good_as, least_ratio
 from offmap.constraint.ties import one_size
 from offmap.constraint.weights import DictionaryRow
@@ -14,22 +14,44 @@ _ANY = 150  # functions up to which a velocity may be a sum of any, not only of 
 
 
 def rates(motions: Motions, rows: list[DictionaryRow]) -> list[list[np.ndarray]]:
-    """Velocities that are sums of few functions, those of the fewest terms first."""
+    """Velocities that are sums of few functions, those of the fewest terms first.
+
+    Where a velocity is no such sum, one function of the state times it may be: cos(θ) ψ' for the
+    yaw of a body that pitches by θ.
+    """
     laws = []
     for j in left_open(motions, rows):
         functions = functions_of(motions, np.ones_like(motions.depends[j]))
+        own = functions_of(motions, motions.depends[j])
         if len(functions) > _ANY:
-            functions = functions_of(motions, motions.depends[j])
-        terms = [motions.term(0, j), *(motions.term(k, -1) for k in functions)]
-        search = motions.search(terms)
-        support, ratio = _shortest(search, motions.count)
-        if ratio <= motions.standard.tolerance and holds(motions, search, support):
-            laws.append((len(support), one_size(search, support, motions.groups)))
+            functions = own
+        law = _told(motions, j, [0], functions)
+        if law is None and not motions.library.thirds:
+            single = singles(motions.library)
+            law = _told(motions, j, [k for k in own if 0 < k < single], functions)
+        laws += [] if law is None else [law]
     return [law for _, law in sorted(laws, key=lambda law: law[0])]
 
 
-def _shortest(search: Search, count: int) -> tuple[Int[np.ndarray, " s"], float]:
-    """The sum of the first term and a few others that Schwarz's criterion prefers."""
+def _told(
+    motions: Motions, velocity: int, factors: list[int], functions: list[int]
+) -> tuple[int, list[np.ndarray]] | None:
+    """The law of one velocity times one of these factors that Schwarz's criterion likes best."""
+    told = [motions.term(k, -1) for k in functions]
+    found = []
+    for factor in factors:
+        search = motions.search([motions.term(factor, velocity), *told])
+        score, support, ratio = _shortest(search, motions.count)
+        if ratio <= motions.standard.tolerance and holds(motions, search, support):
+            found.append((score, factor, search, support))
+    if not found:
+        return None
+    _, _, search, support = min(found, key=lambda each: each[:2])
+    return len(support), one_size(search, support, motions.groups)
+
+
+def _shortest(search: Search, count: int) -> tuple[float, Int[np.ndarray, " s"], float]:
+    """Score and sum of the first term and a few others that Schwarz's criterion prefers."""
     functions = np.arange(1, search.terms.shape[0])
     best: tuple[float, np.ndarray, float] = (np.inf, np.zeros(1, dtype=int), np.inf)
     beam = np.zeros((1, 1), dtype=int)
@@ -47,4 +69,4 @@ def _shortest(search: Search, count: int) -> tuple[Int[np.ndarray, " s"], float]
         beam, ratio = longer[order], float(ratios[order[0]])
         score = 2 * count * np.log(max(ratio, as_good_as(0.0))) + price * size
         best = min(best, (score, beam[0], ratio), key=lambda found: found[0])
-    return best[1], best[2]
+    return best

@@ -1,12 +1,13 @@
-"""Laws with products of two states, where simpler ones leave more open than controls can move.
+"""Laws with products of states, where simpler ones leave more open than controls can move.
 
 A quaternion turns by its products with the body's rates; thrust acts along an axis of the body,
 whose direction is quadratic in the quaternion. Two kinds are sought: a velocity that is a sum of
-products, ẋ_j = Σ w φ_a φ_b, and two velocities with products for coefficients.
+products, ẋ_j = Σ w φ_a φ_b, and two velocities with products for coefficients. Where that is not
+enough, products of three are offered too: what turns is flung outwards, by r ω² or sin(q) ω².
 """
 
 from dataclasses import replace
-from itertools import combinations_with_replacement
+from itertools import chain, combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,9 @@ from offmap.constraint.rates import rates
 from offmap.constraint.steerable import USUAL, Standard, depends_on_control
 from offmap.constraint.ties import tie_width
 from offmap.constraint.weights import DictionaryRow, finished, polished
+
+_PAIRS = 2
+_MOST = 400  # functions of the state, products of three among them
 
 
 class _Law(NamedTuple):
@@ -41,8 +45,9 @@ def discover_products(
     *,
     groups: Int[np.ndarray, " N"] | None = None,
     standard: Standard = USUAL,
+    order: int = 2,
 ) -> tuple[Library, list[DictionaryRow]]:
-    """The rows found so far and those that take products of two functions; and the library of all.
+    """The rows found so far and those that take products of functions; and the library of all.
 
     Args:
         library: the functions of the known rows.
@@ -55,15 +60,19 @@ def discover_products(
         depends: which states each component of ẋ depends on.
         groups: samples whose errors may be alike, such as those of one trajectory; None: none are.
         standard: what counts as obeyed.
+        order: the most functions in a product; nothing is sought if that makes too many products.
     """
-    whole = _with_products(library)
-    first, second = np.array(whole.pairs, dtype=int).reshape(-1, 2).T
+    whole = with_products(library, order)
+    if order > _PAIRS and len(whole.labels) > _MOST:
+        return library, short.rows
     held, groups = held_out(features, groups)
-    features = np.concatenate([features, features[:, first] * features[:, second]], axis=1)
+    further = whole.pairs[len(library.pairs) :]
+    room = ((0, len(further)), (0, 0))
+    products = [np.prod(features[:, list(factors)], axis=1) for factors in further]
+    features = np.column_stack([features, *products])
     motions = Motions(
         whole, features, xdot, u, noise, held, groups, depends, short.spoken_of, standard
     )
-    room = ((0, len(whole.pairs)), (0, 0))
     known = [
         replace(r, weights=np.pad(r.weights, room), standard_errors=np.pad(r.standard_errors, room))
         for r in short.rows
@@ -76,11 +85,13 @@ def discover_products(
     return _without_unused(whole, [*known, *_with_common_weights(laws, motions.count)])
 
 
-def _with_products(library: Library) -> Library:
-    """All products of two: of states, and of sines and cosines where it is known of what."""
-    single = len(library.plain) + (2 * len(library.trigonometric) if library.angles else 0)
-    pairs = combinations_with_replacement(range(1, 1 + single), 2)
-    return replace(library, pairs=tuple(pairs))
+def with_products(library: Library, order: int) -> Library:
+    """All products of so many: of states, and of sines and cosines where it is known of what."""
+    plain = 1 + len(library.plain)
+    single = range(1, singles(library) if library.angles else plain)
+    each = (combinations_with_replacement(single, n) for n in range(_PAIRS, order + 1))
+    further = (factors for factors in chain.from_iterable(each) if factors not in library.pairs)
+    return replace(library, pairs=(*library.pairs, *further))
 
 
 def _accepted(

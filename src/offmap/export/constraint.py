@@ -1,6 +1,7 @@
 """Constraints and tangent frames in CasADi's terms."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,8 @@ def _terms(casadi: Any, library: Library, x: Any) -> Any:
     sums = [x[i] + sign * x[j] for i, j, sign in library.sums]
     sines = [f(a) for some in (trig, sums) for f in (casadi.sin, casadi.cos) for a in some]
     single = [1, *plain, *sines]
-    return casadi.vertcat(*single, *(single[i] * single[j] for i, j in library.pairs))
+    products = (prod(single[i] for i in factors) for factors in library.pairs)
+    return casadi.vertcat(*single, *products)
 
 
 def orthonormal_rows(casadi: Any, gamma: Any) -> Any:

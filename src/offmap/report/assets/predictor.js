@@ -134,7 +134,7 @@ const offmapPredictor = (() => {
       const sums = spec.sums.map(([i, j, sign]) => x[i] + sign * x[j]);
       const trig = [angles, sums].flatMap((some) => [...some.map(Math.sin), ...some.map(Math.cos)]);
       const single = [1, ...plain, ...trig];
-      const terms = [...single, ...spec.pairs.map(([i, j]) => single[i] * single[j])];
+      const terms = [...single, ...spec.pairs.map((factors) => factors.reduce((product, i) => product * single[i], 1))];
       return weights.map((byTerm) => {
         const row = new Float64Array(byTerm[0].length);
         byTerm.forEach((w, k) => w.forEach((v, q) => { row[q] += v * terms[k]; }));
