@@ -15,6 +15,7 @@ class Bench:
     """Time offmap and its peers side by side on the same data, against this machine's limits.
 
     Example: offmap bench --quick --only predict rollouts
+
     Example: offmap bench --quick --gate --baseline benchmarks/baseline.json
     """
 

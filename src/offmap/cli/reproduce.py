@@ -23,9 +23,13 @@ class Reproduce:
     """Run an experiment of the paper and print our table beside the paper's.
 
     Example: offmap reproduce unicycle --preset paper --trials 10 --seed 0 --out results
+
     Example: offmap reproduce ddr --preset default
+
     Example: offmap reproduce ddr --data recordings/mrclam --preset default
+
     Example: offmap reproduce beyond --systems tanh bicycle --noise 0 0.01
+
     Example: offmap reproduce all --engine ray --address 10.0.0.1:6379
 
     Each trial is kept in a file as soon as it is done: a run that was killed goes on where it was.
