@@ -10,6 +10,7 @@ import pytest
 
 import offmap
 from offmap import fitting, sparsity, structure
+from offmap.calls import at_each
 from offmap.config import Config
 from offmap.constraint import Equation
 from offmap.features import Features
@@ -247,6 +248,44 @@ def test_where_drives_are_held_out_they_judge_from_the_other_side_of_what_a_fram
     assert found.choices.used == "tangent"
     assert "(drives on either side in theta, from the others)" in found.summary()
     assert model.choices.across == ()
+
+
+def test_few_drives_leave_more_to_chance():
+    once = {"none": np.ones(6), "tangent": 1 + 5.0 * (np.arange(6) == 0)}
+    assert _most_structure(once) == "none"
+    assert _most_structure(once, unsure=2.0) == "tangent"
+    each = {"none": np.ones(6), "tangent": np.full(6, 1.8)}
+    assert _most_structure(each, unsure=2.0) == "none"
+
+
+@pytest.mark.parametrize(
+    ("hold_out", "tried"), [("trajectories", [True, False]), ("samples", [True])]
+)
+def test_of_drives_a_frame_of_a_simple_kernel_is_tried_with_the_best(
+    model, monkeypatch, hold_out, tried
+):
+    few = model.dataset.samples().take(np.arange(0, 250, 50))
+    bad = model.predictor.conditioned_on(replace(few, xdot=few.xdot + 100.0)).dynamics
+    asked = []
+
+    def fit_tangent(model_, gamma, primary, simplest):
+        asked.append(simplest)
+        return (bad if simplest else model.predictor.dynamics), model.choices.tangent_kernel
+
+    monkeypatch.setattr("offmap.structure._fit_tangent", fit_tangent)
+    monkeypatch.setattr("offmap.structure.edge_error", _misses)
+    monkeypatch.setattr("offmap.structure.rollout_error", _misses)
+    drives = replace(model, config=replace(model.config, hold_out=hold_out))
+    found = constrain(drives, model.predictor.gamma)
+    assert asked == tried
+    assert (found.choices.used == "tangent") == (len(tried) == 2)
+
+
+def _misses(predictor, data, primary, *_, **__):
+    """Squared errors of a predictor as it is, on each of the samples."""
+    samples = data if hasattr(data, "xdot") else data.samples()
+    off = np.asarray(at_each(predictor, samples.x, samples.u)) - samples.xdot
+    return np.mean(off**2, axis=1)
 
 
 def test_an_input_that_enters_evenly_is_kept_by_its_slope():

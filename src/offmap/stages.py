@@ -18,7 +18,7 @@ from offmap.features import Features
 from offmap.gp import GPConfig, choose_kernel
 from offmap.gp.kernels import KernelName
 from offmap.gp.selection import edge_points
-from offmap.gp.verdict import level_with_best
+from offmap.gp.verdict import OF_DRIVES, UNSURE, level_with_best
 from offmap.mlp import MLPConfig
 from offmap.pseudometric import Reduction
 from offmap.sparsity import Sparsity, find_sparsity
@@ -77,18 +77,22 @@ def fit_stage(
     primary: int,
     key: Array,
     config: Config,
+    simplest: bool = True,
 ) -> tuple[Dynamics, str, dict[str, float]]:
     """Dynamics in the coordinates of the data or of a frame, from as many samples as it takes.
 
-    Also the kernel, and the scores of all that were tried. In a frame, the controls are taken alone
+    Also the kernel, and the scores of all that were tried; with `simplest` off, the one of the
+    least score. In a frame, the controls are taken alone
     where they predict held-out data as well: `find_inputs` judges by bumps, and a kernel that suits
     the controls may leave nothing for a state to explain.
     """
-    choice = _choose(dataset, reduction, frame, primary, key, config)
+    choice = _choose(dataset, reduction, frame, primary, key, config, simplest=simplest)
     if frame is not None and choice.scores and config.sparsify and choice.score > _FLOOR:
         alone = reduction.only(range(dataset.n, dataset.n + dataset.m))
         if 0 < len(alone.names) < len(reduction.names):
-            other = _choose(dataset, alone, frame, primary, key, config, edge_of=reduction)
+            other = _choose(
+                dataset, alone, frame, primary, key, config, edge_of=reduction, simplest=simplest
+            )
             if _as_good(other, choice, config):
                 reduction, choice = alone, other
     samples = thinned(dataset.samples(), primary, key, config.discovery_points)
@@ -103,7 +107,8 @@ def fit_stage(
 def _as_good(fewer: _Choice, more: _Choice, config: Config) -> bool:
     """Whether fewer inputs predict held-out data as well; of few drives, unless clearly worse."""
     if by_trajectory(config):
-        return "fewer" in level_with_best({"more": more.errors, "fewer": fewer.errors}, _FLOOR)
+        pair = {"more": more.errors, "fewer": fewer.errors}
+        return "fewer" in level_with_best(pair, _FLOOR, unsure=OF_DRIVES)
     return fewer.score <= _LEVEL * more.score
 
 
@@ -125,6 +130,7 @@ def _choose(
     key: Array,
     config: Config,
     edge_of: Reduction | None = None,
+    simplest: bool = True,
 ) -> _Choice:
     """Which kernel suits the inputs kept; the edge is that of the inputs `edge_of` keeps."""
     if isinstance(config.dynamics, MLPConfig):
@@ -145,6 +151,8 @@ def _choose(
         controls=reduction.rows_of(range(dataset.n, dataset.n + dataset.m)),
         groups=groups,
         edge=edge_points(reduced_inputs(samples, edge_of or reduction)[own], groups),
+        unsure=OF_DRIVES if frame is not None and by_trajectory(config) else UNSURE,
+        simplest=simplest,
     )
     settings = replace(config.dynamics, kernel=found.name)
     scores = {str(name): score for name, score in found.scores.items()}

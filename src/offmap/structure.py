@@ -14,7 +14,7 @@ from offmap.constraint import ConstraintFit, DictionaryConstraint
 from offmap.data import Dataset, Samples
 from offmap.dynamics import Dynamics, complete_dynamics, targets
 from offmap.gauge import commanded_gauge
-from offmap.gp.verdict import level_with_best, root_mean
+from offmap.gp.verdict import OF_DRIVES, UNSURE, level_with_best, root_mean
 from offmap.heldout import edge_error, rollout_error
 from offmap.model import Model
 from offmap.predictor import Predictor
@@ -40,12 +40,25 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
     By projection alone (the paper), or by whatever predicts the held-out edge of the data best:
     no constraint, a soft or a firm projection onto it, or dynamics in its tangent frame. Unless
     errors of one step are negligible, rollouts along held-out trajectories have a say too.
+
+    Of few drives, in one place, a model of the world looks as good as one that holds elsewhere: a
+    frame whose kernel was taken because it is simple is tried again with the best one before it is
+    given up.
     """
     if gamma is None or not model.config.tangent:
         return model.with_constraint(gamma, model.constraint_fit)
+    constrained = _as_held_out(model, gamma)
+    if constrained.choices.used == "tangent" or not by_trajectory(model.config):
+        return constrained
+    again = _as_held_out(model, gamma, simplest=False)
+    return again if again.choices.used == "tangent" else constrained
+
+
+def _as_held_out(model: Model, gamma: Gamma, simplest: bool = True) -> Model:
+    """The model that obeys Γ as held-out data favour."""
     samples = model.dataset.samples()
     primary = model.dataset.sources.index(model.primary)
-    tangent, kernel = _fit_tangent(model, gamma, primary)
+    tangent, kernel = _fit_tangent(model, gamma, primary, simplest)
     candidates = {
         "none": Predictor(model.world, None),
         "soft": Predictor(model.world, gamma, _softness(gamma, samples, primary)),
@@ -62,7 +75,9 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
     scores = root_mean(edge)
     settled = max(scores.values()) <= _FLOOR
     rolled = {} if settled else _rolled_out(candidates, model, primary, along)
-    best = _most_structure(edge, rolled, none_first=_is_learned(model, gamma))
+    few = by_trajectory(model.config) and _drives(model, primary) < _DRIVES
+    unsure = OF_DRIVES if few else UNSURE
+    best = _most_structure(edge, rolled, none_first=_is_learned(model, gamma), unsure=unsure)
     across = tuple(model.dataset.state_names[i] for i in along)
     choices = replace(
         model.choices, structure=scores, rollouts=root_mean(rolled), used=best, across=across
@@ -144,12 +159,17 @@ def _done_without(candidates: dict[str, Predictor], model: Model, primary: int) 
     Drives in one place do not tell whether a model that sees the place holds elsewhere: those on
     either side of their middle are then predicted from the others.
     """
-    samples, names = model.dataset.samples(), model.dataset.state_names
-    drives = len(np.unique(samples.trajectory[samples.source == primary]))
-    if not by_trajectory(model.config) or drives < _DRIVES:
+    names = model.dataset.state_names
+    if not by_trajectory(model.config) or _drives(model, primary) < _DRIVES:
         return ()
     world, frame = (candidates[of].dynamics.reduction.names for of in ("projected", "tangent"))
     return tuple(names.index(name) for name in world if name in names and name not in frame)
+
+
+def _drives(model: Model, primary: int) -> int:
+    """Number of trajectories of the primary source."""
+    samples = model.dataset.samples()
+    return len(np.unique(samples.trajectory[samples.source == primary]))
 
 
 def _is_learned(model: Model, gamma: Gamma) -> bool:
@@ -162,17 +182,20 @@ def _is_learned(model: Model, gamma: Gamma) -> bool:
     return found is not None and found.gamma is gamma and found.equations is None
 
 
-def _most_structure(*judges: dict[str, np.ndarray], none_first: bool = False) -> str:
+def _most_structure(
+    *judges: dict[str, np.ndarray], none_first: bool = False, unsure: float = UNSURE
+) -> str:
     """The last candidate, each having more structure than the one before, that is no worse.
 
     A candidate must be level with the best before every judge, within 5 %: where states are noisy,
     a model of the world predicts noisy motions a little better than the law that the true states
-    obey. Where none is level, the one that is least behind before the judge that likes it least is
-    taken. `none_first` takes no structure at all unless a judge puts that far behind.
+    obey; and within `unsure` where chance explains the difference. Where none is level, the one
+    that is least behind before the judge that likes it least is taken. `none_first` takes no
+    structure at all unless a judge puts that far behind.
     """
     judges = tuple(judge for judge in judges if judge)
     level = set.intersection(
-        *(set(level_with_best(judge, _FLOOR, level=_LEVEL)) for judge in judges)
+        *(set(level_with_best(judge, _FLOOR, level=_LEVEL, unsure=unsure)) for judge in judges)
     )
     scores = [{n: max(e, _FLOOR) for n, e in root_mean(judge).items()} for judge in judges]
     if none_first and all(judge["none"] <= _FAR * min(judge.values()) for judge in scores):
@@ -197,7 +220,7 @@ def _root_mean_residual(gamma, x, xdot):
     return jnp.sqrt(jnp.mean(residual**2, axis=0))
 
 
-def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> tuple[Dynamics, str]:
+def _fit_tangent(model: Model, gamma: Gamma, primary: int, simplest: bool) -> tuple[Dynamics, str]:
     """Dynamics in the tangent frame of Γ, on the inputs that matter there; and their kernel."""
     dataset, config, key = model.dataset, model.config, stage_keys(model.seed).tangent
     samples = dataset.samples()
@@ -206,7 +229,9 @@ def _fit_tangent(model: Model, gamma: Gamma, primary: int) -> tuple[Dynamics, st
     frame = tangent_frame(gamma, own.x, _periodic(dataset, gamma), mentions)
     frame = commanded_gauge(frame, own.x, own.u, own.xdot, mentions)
     reduction = find_inputs(dataset, targets(samples, frame), primary, key, config).reduction
-    dynamics, kernel, _ = fit_stage(dataset, reduction, frame, primary, key, config)
+    dynamics, kernel, _ = fit_stage(
+        dataset, reduction, frame, primary, key, config, simplest=simplest
+    )
     return dynamics, kernel
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from offmap.gp.verdict import level_with_best, root_mean
+from offmap.gp.verdict import OF_DRIVES, level_with_best, root_mean
 
 RNG = np.random.default_rng(0)
 HARD = RNG.uniform(0.5, 1.5, size=12)  # how hard each held-out trajectory is
@@ -37,3 +37,14 @@ def test_a_single_group_has_no_standard_error() -> None:
 
 def test_scores_are_root_mean_squares() -> None:
     assert root_mean({"a": np.array([9.0, 16.0])}) == {"a": np.sqrt(12.5)}
+
+
+def test_of_few_drives_one_may_make_a_large_difference_that_is_chance() -> None:
+    best = np.ones(6)
+    once = best + 9 * (np.arange(6) == 0)  # 1.6 times the error, by one drive of six
+    each = best + 1.5  # as much again, on every drive
+    far = best + 60 * (np.arange(6) == 0)
+    assert level_with_best({"simple": once, "best": best}, 0.0) == ("best",)
+    for errors, right in ((once, ("simple", "best")), (each, ("best",)), (far, ("best",))):
+        found = level_with_best({"simple": errors, "best": best}, 0.0, unsure=OF_DRIVES)
+        assert found == right

@@ -7,7 +7,10 @@ from jaxtyping import Float
 
 LEVEL = 1.02
 """Errors within this ratio count as equal."""
-_UNSURE = 1.25  # and so do those within this one, if chance explains the difference
+UNSURE = 1.25
+"""And so do those within this one, if chance explains the difference."""
+OF_DRIVES = 2.0
+"""The same where whole drives are held out: there are few, and one of them may decide a ratio."""
 _CHANCE = 2.0  # standard errors that chance explains
 
 
@@ -22,13 +25,14 @@ def level_with_best(
     *,
     level: float = LEVEL,
     chance: float = _CHANCE,
+    unsure: float = UNSURE,
 ) -> tuple[str, ...]:
     """The candidates whose held-out errors are not clearly above the least, in their order.
 
     `errors` holds mean squared errors over G groups of held-out data, the same groups for all
     candidates, such as trajectories. A candidate is level with the best if its root mean square
-    error is within 2 % (`level`), if both are below `floor`, or if it is within 25 % and the paired
-    difference is at most two (`chance`) standard errors over the groups.
+    error is within 2 % (`level`), if both are below `floor`, or if it is within 25 % (`unsure`) and
+    the paired difference is at most two (`chance`) standard errors over the groups.
     """
     scores = {name: max(score, floor) for name, score in root_mean(errors).items()}
     best = min(scores, key=lambda name: scores[name])
@@ -36,7 +40,7 @@ def level_with_best(
     def is_level(name: str) -> bool:
         ratio = scores[name] / scores[best]
         behind = errors[name] - errors[best]
-        if ratio <= level or ratio > _UNSURE or len(behind) < 2:
+        if ratio <= level or ratio > unsure or len(behind) < 2:
             return ratio <= level
         return bool(behind.mean() <= chance * behind.std(ddof=1) / np.sqrt(len(behind)))
 
