@@ -2,6 +2,7 @@
 
     offmap reproduce unicycle --preset paper --out docs/results     # and so on
     offmap reproduce beyond --out docs/results
+    python benchmarks/unseen.py --out docs/results/unseen-default-seed0.json
     python benchmarks/accuracy_page.py
 
 Text outside the markers stays as it is, and so does what has no records.
@@ -9,6 +10,8 @@ Text outside the markers stays as it is, and so does what has no records.
 
 import json
 from pathlib import Path
+
+from unseen import table as unseen_table
 
 from offmap.paper.beyond import COLUMNS as BEYOND
 from offmap.paper.cases import right_rows
@@ -152,7 +155,8 @@ def main() -> None:
     text = page.read_text()
     further = sorted((DOCS / "results").glob("beyond-*.json"))
     found = sorted((DOCS / "results").glob("discovery-*.json"))
-    others = {*further, *found}
+    unseen = sorted((DOCS / "results").glob("unseen-*.json"))
+    others = {*further, *found, *unseen}
     paths = [path for path in sorted((DOCS / "results").glob("*.json")) if path not in others]
     if paths:
         records = [json.loads(path.read_text()) for path in paths]
@@ -162,6 +166,9 @@ def main() -> None:
     if found:
         records = [record for path in found for record in json.loads(path.read_text())]
         text = fill(text, "discovery", discovery(records) + "\n")
+    if unseen:
+        records = [record for path in unseen for record in json.loads(path.read_text())]
+        text = fill(text, "unseen", unseen_table(records) + "\n")
     page.write_text(text)
 
 

@@ -191,7 +191,8 @@ def main() -> None:
             if theirs is None:
                 print("GPyTorch is not installed: no ratio of solve times")
             else:
-                ours = np.median([r["solve_ms"] for r in records if r["dynamics"] == "default"])
+                own = [r for r in records if (r["robot"], r["dynamics"]) == (robot, "default")]
+                ours = np.median([r["solve_ms"] for r in own])
                 print(f"GPyTorch {1e3 * theirs:.0f} ms, {1e3 * theirs / ours:.1f} x ours")
                 records.append({"gpytorch_ms": 1e3 * theirs, "ratio": 1e3 * theirs / ours})
                 arguments.out.write_text(json.dumps(records, indent=1))

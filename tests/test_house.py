@@ -21,6 +21,7 @@ ROOMS = (
     "batches",
     "calls",
     "threads",
+    "programs",
     "data",
     "systems",
     "features",

@@ -25,6 +25,7 @@ from offmap.gp import GPConfig
 from offmap.mlp import MLPConfig
 from offmap.model import Model
 from offmap.predictor import Predictor
+from offmap.programs import spare_programs
 from offmap.stages import by_trajectory, find_inputs, fit_stage, thinned
 from offmap.structure import constrain, constrain_by
 from offmap.summary import Choices
@@ -60,6 +61,7 @@ def fit(
         seed: makes the result reproducible.
         progress: called with a sentence as each stage begins.
     """
+    spare_programs()
     dataset = dataset.with_history(history) if history else dataset
     dataset.check_inputs()
     config = config or Config.preset(preset)

@@ -18,7 +18,7 @@ from offmap.features import Features
 from offmap.gp import GPConfig, choose_kernel
 from offmap.gp.kernels import KernelName
 from offmap.gp.selection import edge_points
-from offmap.gp.verdict import OF_DRIVES, UNSURE, level_with_best
+from offmap.gp.verdict import OF_DRIVES, level_with_best
 from offmap.mlp import MLPConfig
 from offmap.pseudometric import Reduction
 from offmap.sparsity import Sparsity, find_sparsity
@@ -81,10 +81,10 @@ def fit_stage(
 ) -> tuple[Dynamics, str, dict[str, float]]:
     """Dynamics in the coordinates of the data or of a frame, from as many samples as it takes.
 
-    Also the kernel, and the scores of all that were tried; with `simplest` off, the one of the
-    least score. In a frame, the controls are taken alone
+    Also the kernel, and the scores of all that were tried. In a frame, the controls are taken alone
     where they predict held-out data as well: `find_inputs` judges by bumps, and a kernel that suits
-    the controls may leave nothing for a state to explain.
+    the controls may leave nothing for a state to explain. With `simplest` off, the kernel of the
+    least score is taken for either set of inputs.
     """
     choice = _choose(dataset, reduction, frame, primary, key, config, simplest=simplest)
     if frame is not None and choice.scores and config.sparsify and choice.score > _FLOOR:
@@ -151,7 +151,7 @@ def _choose(
         controls=reduction.rows_of(range(dataset.n, dataset.n + dataset.m)),
         groups=groups,
         edge=edge_points(reduced_inputs(samples, edge_of or reduction)[own], groups),
-        unsure=OF_DRIVES if frame is not None and by_trajectory(config) else UNSURE,
+        by_drives=frame is not None and by_trajectory(config),
         simplest=simplest,
     )
     settings = replace(config.dynamics, kernel=found.name)

@@ -41,24 +41,27 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
     no constraint, a soft or a firm projection onto it, or dynamics in its tangent frame. Unless
     errors of one step are negligible, rollouts along held-out trajectories have a say too.
 
-    Of few drives, in one place, a model of the world looks as good as one that holds elsewhere: a
-    frame whose kernel was taken because it is simple is tried again with the best one before it is
-    given up.
+    Drives of one place predict each other by a model of the world as well as by one that holds
+    elsewhere. Where whole drives are held out, a frame whose kernel was taken because it is simple
+    is therefore tried again with the best one before it is given up.
     """
     if gamma is None or not model.config.tangent:
         return model.with_constraint(gamma, model.constraint_fit)
-    constrained = _as_held_out(model, gamma)
+    tangent, kernel = _fit_tangent(model, gamma)
+    constrained = _as_held_out(model, gamma, tangent, kernel)
     if constrained.choices.used == "tangent" or not by_trajectory(model.config):
         return constrained
-    again = _as_held_out(model, gamma, simplest=False)
+    best, other = _fit_tangent(model, gamma, simplest=False)
+    if other == kernel and best.reduction.names == tangent.reduction.names:
+        return constrained
+    again = _as_held_out(model, gamma, best, other)
     return again if again.choices.used == "tangent" else constrained
 
 
-def _as_held_out(model: Model, gamma: Gamma, simplest: bool = True) -> Model:
-    """The model that obeys Γ as held-out data favour."""
+def _as_held_out(model: Model, gamma: Gamma, tangent: Dynamics, kernel: str) -> Model:
+    """The model that obeys Γ as held-out data favour, given its dynamics in the frame of Γ."""
     samples = model.dataset.samples()
     primary = model.dataset.sources.index(model.primary)
-    tangent, kernel = _fit_tangent(model, gamma, primary, simplest)
     candidates = {
         "none": Predictor(model.world, None),
         "soft": Predictor(model.world, gamma, _softness(gamma, samples, primary)),
@@ -220,9 +223,10 @@ def _root_mean_residual(gamma, x, xdot):
     return jnp.sqrt(jnp.mean(residual**2, axis=0))
 
 
-def _fit_tangent(model: Model, gamma: Gamma, primary: int, simplest: bool) -> tuple[Dynamics, str]:
+def _fit_tangent(model: Model, gamma: Gamma, simplest: bool = True) -> tuple[Dynamics, str]:
     """Dynamics in the tangent frame of Γ, on the inputs that matter there; and their kernel."""
     dataset, config, key = model.dataset, model.config, stage_keys(model.seed).tangent
+    primary = dataset.sources.index(model.primary)
     samples = dataset.samples()
     own = samples.take(np.flatnonzero(samples.source == primary))
     mentions = _mentions(gamma, own.x)

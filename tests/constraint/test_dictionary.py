@@ -303,6 +303,30 @@ def test_weights_that_are_sure_together_are_not_tied_one_by_one():
     assert row.residual < 1.2
 
 
+def tied_share(weight: float) -> float:
+    """How often p' − weight·v = 0 becomes p' − v = 0, by twenty drives of ten noisy samples."""
+    library = Library(("p", "v"), (), ())
+    terms = library.terms()
+    support = np.array([[np.flatnonzero(terms[:, 0, 0])[0], np.flatnonzero(terms[:, 2, -1])[0]]])
+    ties = []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        v = rng.uniform(-1, 1, 200)
+        xdot = np.stack([weight * v + 0.1 * rng.normal(size=200), rng.normal(size=200)], axis=1)
+        features = np.asarray(jax.vmap(library)(jnp.asarray(np.stack([0 * v, v], axis=1))))
+        held, groups = held_out(features, np.arange(200) // 10)
+        search = search_problem(terms, features, xdot, np.array([0.1, 1e-3]), held)
+        ratio, found = least_ratio(search.gram, search.noise, support)
+        candidate = Candidate(support[0], found[0], float(ratio[0]), 9.0)
+        ties.append(len(tied(search, candidate, groups).tied) == 1)
+    return float(np.mean(ties))
+
+
+def test_a_rate_in_the_unit_of_its_state_has_no_weight_and_others_keep_theirs():
+    assert tied_share(1.0) > 0.95  # .91 within √log N standard errors
+    assert tied_share(0.9) < 0.1
+
+
 @pytest.mark.parametrize("unit", [1.0, 1e-4])
 def test_a_tied_equation_has_its_residual_in_any_unit(unit):
     rng = np.random.default_rng(0)

@@ -144,15 +144,38 @@ def test_standard_deviations_of_too_many_samples_are_refused(model, monkeypatch)
 
 def test_generated_c_code_agrees(model, tmp_path, monkeypatch):
     f = model.to_casadi(name="robot", return_std=True)
-    x, u = np.array([3.0, -1.0, 2.5]), np.array([0.1, 0.7])
-    expected = model.predict(x, u, return_std=True)
+    slopes = f.factory("slopes", ["x", "u"], ["jac:xdot:x", "jac:xdot:u"])
     monkeypatch.chdir(tmp_path)
-    f.generate("robot.c")
+    code = casadi.CodeGenerator("robot.c")
+    code.add(f)
+    code.add(slopes)
+    code.generate()
     command = ["gcc", "-O1", "-shared", "-fPIC", "robot.c", "-o", "robot.so", "-lm"]
     subprocess.run(command, check=True)
-    compiled = casadi.external("robot", "./robot.so")
-    for theirs, ours in zip(compiled(x, u), expected, strict=True):
-        np.testing.assert_allclose(np.array(theirs)[:, 0], ours, atol=1e-8)
+    compiled, compiled_slopes = (casadi.external(n, "./robot.so") for n in ("robot", "slopes"))
+    rng = np.random.default_rng(0)
+    for reach in (1, 3, 10):
+        x, u = rng.uniform(-reach, reach, 3), rng.uniform(-1, 1, 2)
+        for theirs, ours in zip(compiled(x, u), model.predict(x, u, return_std=True), strict=True):
+            np.testing.assert_allclose(np.array(theirs)[:, 0], ours, atol=1e-8)
+        ours = jax.jacfwd(model.predictor, (0, 1))(jnp.asarray(x), jnp.asarray(u))
+        for theirs, slope in zip(compiled_slopes(x, u), ours, strict=True):
+            np.testing.assert_allclose(np.array(theirs), slope, atol=1e-8)
+
+
+def test_the_export_needs_neither_offmap_nor_jax(model, tmp_path):
+    x, u = [3.0, -1.0, 2.5], [0.1, 0.7]
+    model.to_casadi().save(str(tmp_path / "robot.casadi"))
+    script = (
+        "import sys, casadi\n"
+        f"f = casadi.Function.load({str(tmp_path / 'robot.casadi')!r})\n"
+        f"print(*f({x}, {u}).full().ravel())\n"
+        "assert not {'jax', 'offmap'} & set(sys.modules)\n"
+    )
+    run = [sys.executable, "-c", script]
+    printed = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+    xdot = [float(number) for number in printed.split()]
+    np.testing.assert_allclose(xdot, model.predict(np.array(x), np.array(u)), atol=1e-8)
 
 
 def test_repeated_rows_of_a_constraint_drop_out(model):

@@ -12,10 +12,12 @@ _ROUND_OFF = 1e-6  # relative; products of terms keep half of the digits
 
 
 def tie_width(count: int) -> float:
-    """Standard errors within which two weights are taken for one, from `count` samples.
+    """Standard errors within which two weights are taken for one, from `count` samples or drives.
 
     Schwarz's criterion says √log N for weights that have no other error than that of ẋ. Products
-    of noisy states bias them by as much again.
+    of noisy states bias them by as much again; and that a state and a rate have one unit is far
+    likelier beforehand than that a weight happens to be near 1. Of twenty drives, √log N would take
+    a true px' = vx for false one time in twelve.
     """
     return float(np.sqrt(2 * np.log(count)))
 

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from offmap.constraint.regression import Candidate, Search, as_good_as, least_ratio
+from offmap.constraint.ties import tie_width
 
 _ROUND_OFF = 1e-12
 
@@ -107,13 +108,13 @@ def tied(search: Search, candidate: Candidate, groups: Int[np.ndarray, " N"]) ->
     """The candidate with weights that the data cannot tell from ± the largest set to it.
 
     Where a state is the rate of another one, both are in the same units: px' − vx = 0 has no weight
-    to get wrong. By Schwarz's criterion, one weight less is worth √log N standard errors.
+    to get wrong. One weight less is worth `tie_width` standard errors.
     """
     support, largest = candidate.support, _largest(search, candidate)
     raw = candidate.weights / search.size[support]
-    log_count = np.log(groups.max() + 1)
+    width = tie_width(int(groups.max()) + 1)
     off = np.abs(np.abs(raw / raw[largest]) - 1)
-    most = np.sqrt(log_count) * _term_errors(search, candidate, groups) + _ROUND_OFF
+    most = width * _term_errors(search, candidate, groups) + _ROUND_OFF
     near = np.setdiff1d(np.flatnonzero(off <= most), [largest])
     near = near[np.argsort(off[near] / most[near])]
     for count in range(len(near), 0, -1):
@@ -122,7 +123,7 @@ def tied(search: Search, candidate: Candidate, groups: Int[np.ndarray, " N"]) ->
         if _largest(search, equal) != largest:  # fitted again, another one is larger
             continue
         cost = (groups.max() + 1) * (equal.ratio**2 / candidate.ratio**2 - 1)
-        if equal.ratio <= as_good_as(0.0) or cost <= count * log_count:
+        if equal.ratio <= as_good_as(0.0) or cost <= count * width**2:
             return equal
     return candidate
 

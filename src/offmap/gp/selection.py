@@ -11,7 +11,7 @@ from offmap.calls import at_each
 from offmap.gp.expansion import AbstractGPs
 from offmap.gp.fit import GPConfig, fit_gps
 from offmap.gp.kernels import KernelName
-from offmap.gp.verdict import UNSURE, level_with_best, root_mean
+from offmap.gp.verdict import OF_DRIVES, UNSURE, level_with_best, root_mean
 
 _EDGE = 0.2  # share of the points held out
 _FOLDS = 4  # in which groups that are not at the edge are left out
@@ -73,13 +73,14 @@ def choose_kernel(
     controls: tuple[int, ...] = (),
     groups: np.ndarray | None = None,
     edge: np.ndarray | None = None,
-    unsure: float = UNSURE,
+    by_drives: bool = False,
     simplest: bool = True,
 ) -> ChosenKernel:
     """The candidate that best predicts the edge of the data from its middle.
 
-    `edge` says which points are held out; None: the outermost. `unsure` is the ratio of errors that
-    chance may explain. With `simplest` off, the least error wins, however simple the others are.
+    `edge` says which points are held out; None: the outermost. `by_drives` says that
+    `groups` are whole drives, of which there are few. With `simplest` off, the least error wins,
+    however simple the others are.
 
     The score is the root mean square error at the held-out edge, over all outputs, each measured
     in units of its spread. The likelihood would be a worse judge: it prefers kernels that explain
@@ -125,7 +126,7 @@ def choose_kernel(
         if np.mean(errors[name]) <= _FLOOR**2:
             break
     scores = root_mean(errors)
-    level = _level(errors, unsure)
+    level = _level(errors, by_drives)
     winner = next(name for name in candidates if name in level)
     tried = {name: scores[name] for name in candidates if name in scores}
     if not simplest:
@@ -143,20 +144,21 @@ def _splits(d: int, controls: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple((control,) for control in controls)
 
 
-def _level(errors: dict[str, np.ndarray], unsure: float = UNSURE) -> tuple[str, ...]:
+def _level(errors: dict[str, np.ndarray], by_drives: bool = False) -> tuple[str, ...]:
     """Kernels that the edge cannot tell from the best, but for two kinds that must be sure.
 
     Noisy points are at the edge by their noise, too, so that going back towards the mean looks good
     there by a few per cent; farther out it goes astray. And that no command is no motion is more
-    than that functions are simple: what a constant would explain must not be there. Of few drives,
-    where chance explains more, it is not asked to be sure: they may have the same constant.
+    than that functions are simple: what a constant would explain must not be there. `by_drives` it
+    is one more simplicity: what drives of one place have in common looks like a constant.
     """
+    unsure = OF_DRIVES if by_drives else UNSURE
     clear = level_with_best(errors, _FLOOR, level=_LEVEL, chance=_CHANCE, unsure=unsure)
     trends = [name for name in clear if name not in _STATIONARY]
     if trends:
         errors = {name: e for name, e in errors.items() if name not in _STATIONARY}
     level = level_with_best(errors, _FLOOR, unsure=unsure)
-    if unsure > UNSURE:
+    if by_drives:
         return level
     sure = level_with_best(errors, _FLOOR, chance=0.0)
     return tuple(name for name in level if name != "proportional" or name in sure)
