@@ -145,7 +145,8 @@ def main() -> None:
         )
         records = list(answers.values())
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(records, indent=1, ensure_ascii=False) + "\n")
+    lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in records)
+    arguments.out.write_text(f"[\n{lines}\n]\n")
     print(table(records))
 
 

@@ -49,7 +49,8 @@ def constrain(model: Model, gamma: Gamma | None) -> Model:
         return model.with_constraint(gamma, model.constraint_fit)
     tangent, kernel = _fit_tangent(model, gamma)
     constrained = _as_held_out(model, gamma, tangent, kernel)
-    if constrained.choices.used == "tangent" or not by_trajectory(model.config):
+    chosen = bool(kernel) and len(model.config.kernels) > 1
+    if constrained.choices.used == "tangent" or not (chosen and by_trajectory(model.config)):
         return constrained
     best, other = _fit_tangent(model, gamma, simplest=False)
     if other == kernel and best.reduction.names == tangent.reduction.names:

@@ -128,7 +128,7 @@ def test_no_command_is_no_motion_only_where_a_constant_would_explain_nothing(dri
     assert found.scores["rbf"] >= found.scores["linear"]
 
 
-def test_of_few_drives_the_simplest_kernel_stays_unless_most_are_against_it():
+def test_of_few_drives_the_simplest_kernel_stays_where_one_of_them_is_against_it():
     base = np.random.default_rng(0).uniform(0.5, 1.5, 10)
     once = base + np.eye(10)[3] * 8  # one drive of ten makes the error 1.3 times as large
     errors = {"proportional": once, "linear": base, "rbf": base}
