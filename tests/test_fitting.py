@@ -21,7 +21,7 @@ from offmap.pseudometric import PseudometricConfig, Reduction
 from offmap.rollout import rollout
 from offmap.sparsity import find_sparsity
 from offmap.stages import fit_stage
-from offmap.structure import _most_structure, constrain, constrain_by
+from offmap.structure import most_structure, constrain, constrain_by
 from offmap.systems import Box, slipping_unicycle, unicycle
 from offmap.tangent import tangent_frame
 
@@ -193,10 +193,10 @@ def even(**errors: float) -> dict[str, np.ndarray]:
 def test_the_judge_that_likes_a_structure_least_decides():
     edge = even(none=0.36, projected=0.36, tangent=0.36)
     rolled = even(none=0.10, projected=0.10, tangent=0.12)
-    assert _most_structure(edge, rolled) == "projected"
-    assert _most_structure(edge, even(none=0.1, projected=0.1, tangent=0.05)) == "tangent"
+    assert most_structure(edge, rolled) == "projected"
+    assert most_structure(edge, even(none=0.1, projected=0.1, tangent=0.05)) == "tangent"
     torn = even(none=0.36, projected=0.36, tangent=0.5)
-    assert _most_structure(torn, even(none=0.1, projected=0.1, tangent=0.09)) != "tangent"
+    assert most_structure(torn, even(none=0.1, projected=0.1, tangent=0.09)) != "tangent"
 
 
 def test_a_robot_that_slips_is_not_projected():
@@ -206,17 +206,17 @@ def test_a_robot_that_slips_is_not_projected():
 
 
 def test_more_structure_wins_only_where_it_is_no_worse():
-    assert _most_structure(even(none=0.1, projected=0.1, tangent=0.1)) == "tangent"
-    assert _most_structure(even(none=0.1, projected=0.09, tangent=0.2)) == "projected"
-    assert _most_structure(even(none=0.1, projected=0.11, tangent=0.2)) == "none"
-    assert _most_structure(even(none=1e-12, projected=1e-9, tangent=1e-5)) == "tangent"
+    assert most_structure(even(none=0.1, projected=0.1, tangent=0.1)) == "tangent"
+    assert most_structure(even(none=0.1, projected=0.09, tangent=0.2)) == "projected"
+    assert most_structure(even(none=0.1, projected=0.11, tangent=0.2)) == "none"
+    assert most_structure(even(none=1e-12, projected=1e-9, tangent=1e-5)) == "tangent"
 
 
 def test_a_constraint_without_an_equation_must_prove_of_use():
     level = even(none=0.1, projected=0.1, tangent=0.1)
-    assert _most_structure(level, none_first=True) == "none"
+    assert most_structure(level, none_first=True) == "none"
     better = even(none=0.2, projected=0.1, tangent=0.1)
-    assert _most_structure(better, none_first=True) == "tangent"
+    assert most_structure(better, none_first=True) == "tangent"
 
 
 def test_edge_error_sees_a_false_constraint(model):
@@ -252,10 +252,10 @@ def test_where_drives_are_held_out_they_judge_from_the_other_side_of_what_a_fram
 
 def test_few_drives_leave_more_to_chance():
     once = {"none": np.ones(6), "tangent": 1 + 5.0 * (np.arange(6) == 0)}
-    assert _most_structure(once) == "none"
-    assert _most_structure(once, unsure=2.0) == "tangent"
+    assert most_structure(once) == "none"
+    assert most_structure(once, unsure=2.0) == "tangent"
     each = {"none": np.ones(6), "tangent": np.full(6, 1.8)}
-    assert _most_structure(each, unsure=2.0) == "none"
+    assert most_structure(each, unsure=2.0) == "none"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from offmap.axes import TurnedAxes
 from offmap.calls import at_each
 from offmap.data import Samples
 from offmap.gp import AbstractGPs, GPConfig, IndependentGPs, compact, complete, fit_gps, fold_in
@@ -14,16 +15,19 @@ from offmap.pseudometric import Reduction
 from offmap.regressor import AbstractRegressor
 from offmap.tangent import TangentFrame
 
+Frame = TangentFrame | TurnedAxes
+"""Coordinates for velocities: of those a constraint allows, or as seen from a robot's own axes."""
+
 
 class Dynamics(eqx.Module):
     """x' = f̂(x_red, u) (paper eq. learned_dynamics): "GP" with all inputs, "DGP" with retained.
 
-    With a frame, the regressor gives the coordinates of x' among the motions a constraint allows.
+    With a frame, the regressor gives the coordinates of x' in it.
     """
 
     reduction: Reduction
     regressor: AbstractRegressor
-    frame: TangentFrame | None = None
+    frame: Frame | None = None
 
     def __call__(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
         """Posterior mean of x' at one state and control."""
@@ -53,7 +57,7 @@ def fit_dynamics(
     *,
     key: PRNGKeyArray,
     config: GPConfig | MLPConfig,
-    frame: TangentFrame | None = None,
+    frame: Frame | None = None,
     affine_in: tuple[int, ...] | None = None,
 ) -> Dynamics:
     """Fit f̂ to measured (x, u, x') on the inputs that `reduction` keeps (paper IV-A-3).
@@ -123,7 +127,7 @@ def reduced_inputs(samples: Samples, reduction: Reduction) -> Float[np.ndarray, 
     return np.asarray(at_each(reduction, z))
 
 
-def targets(samples: Samples, frame: TangentFrame | None) -> Float[np.ndarray, "N p"]:
+def targets(samples: Samples, frame: Frame | None) -> Float[np.ndarray, "N p"]:
     """What the GPs are to predict: x', or its coordinates in the frame."""
     if frame is None:
         return samples.xdot

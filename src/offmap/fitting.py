@@ -29,6 +29,7 @@ from offmap.programs import spare_programs
 from offmap.stages import by_trajectory, find_inputs, fit_stage, thinned
 from offmap.structure import constrain, constrain_by
 from offmap.summary import Choices
+from offmap.symmetry import seen_from_its_axes
 from offmap.threads import one_blas_thread
 from offmap.types import Gamma, Progress, silent
 
@@ -103,7 +104,9 @@ def fit(
     progress("constraint: which motions are impossible")
     if known is not None:
         return constrain(model, known)
-    return model.with_constraint(None) if config.project == "none" else _discover(model)
+    if config.project == "none":
+        return model.with_constraint(None)
+    return seen_from_its_axes(_discover(model))
 
 
 def _discover(model: Model) -> Model:

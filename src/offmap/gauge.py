@@ -57,10 +57,10 @@ def commanded_gauge(
     """
     every = max(1, len(x) // _SAMPLES)
     x, u, xdot = x[::every], u[::every], xdot[::every]
-    explained, _ = np.linalg.qr(_polynomials(u))
+    explained, _ = np.linalg.qr(polynomials(u))
 
     def unexplained(frame: TangentFrame) -> float:
-        share = _unexplained(np.asarray(at_each(frame.coordinates, x, xdot)), explained)
+        share = share_left(np.asarray(at_each(frame.coordinates, x, xdot)), explained)
         return share if np.isfinite(share) else np.inf
 
     # A closed form that agrees with the march among the data may not beyond a state where all rows
@@ -92,7 +92,7 @@ def commanded_gauge(
     return next(o for o, share in zip(options, shares, strict=True) if share <= level)
 
 
-def _unexplained(a: Float[np.ndarray, "N r"], explained: Float[np.ndarray, "N k"]) -> float:
+def share_left(a: Float[np.ndarray, "N r"], explained: Float[np.ndarray, "N k"]) -> float:
     """Share of the coordinates' variance that is outside the span of some functions of u."""
     size = np.sum(a**2, axis=0)
     a = a - a.mean(axis=0)
@@ -206,7 +206,7 @@ def _measured_by_fewer(
     def unexplained(states: list[int]) -> float:
         if shortest(states, beyond) <= _VANISHING:
             return np.inf
-        share = _unexplained(a * np.sqrt(np.sum(squares[:, states], axis=1)), explained)
+        share = share_left(a * np.sqrt(np.sum(squares[:, states], axis=1)), explained)
         stays = shortest(states, around) > _SHORT
         return share if stays or share <= _CLEAR * whole else np.inf
 
@@ -216,7 +216,7 @@ def _measured_by_fewer(
         return float(np.min(length.min(axis=0) / np.where(longest > 0, longest, np.inf)))
 
     kept = list(range(n))
-    whole = share = _unexplained(a, explained)
+    whole = share = share_left(a, explained)
     while len(kept) > r and share > _FLOOR:
         fewer = [[i for i in kept if i != out] for out in kept]
         shares = [unexplained(states) for states in fewer]
@@ -227,7 +227,7 @@ def _measured_by_fewer(
     return frame if len(kept) == n else replace(frame, measured=tuple(kept))
 
 
-def _polynomials(u: Float[np.ndarray, "N m"]) -> Float[np.ndarray, "N terms"]:
+def polynomials(u: Float[np.ndarray, "N m"]) -> Float[np.ndarray, "N terms"]:
     """All products of up to three controls, in units of their spread."""
     spread = u.std(axis=0)
     scaled = (u - u.mean(axis=0)) / np.where(spread > 0, spread, 1.0)

@@ -18,6 +18,7 @@ from offmap.model import Model
 from offmap.predictor import Predictor
 from offmap.pseudometric import Reduction
 from offmap.rollout import Integrator, rollout
+from offmap.tangent import TangentFrame
 
 _POINTS = 1500  # larger data sets are thinned
 _HELD_OUT = 5  # every fifth trajectory
@@ -80,7 +81,7 @@ def used_structure(model: Model) -> str:
     """Which of the variants of `trajectory_errors` the model is."""
     own = model.predictor
     if own.dynamics.frame is not None:
-        return "tangent"
+        return "tangent" if isinstance(own.dynamics.frame, TangentFrame) else "turned"
     if own.softness is not None:
         return "soft"
     inputs = "kept inputs" if _dropped(model) else "all inputs"

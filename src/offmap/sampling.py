@@ -13,7 +13,7 @@ from offmap.calls import at_each
 from offmap.constraint import DictionaryConstraint
 from offmap.constraint.doubt import misfit, weight_doubt
 from offmap.data import Samples
-from offmap.dynamics import Dynamics, compact_dynamics, reduced_inputs, targets
+from offmap.dynamics import Dynamics, Frame, compact_dynamics, reduced_inputs, targets
 from offmap.gp import (
     AbstractGPs,
     FunctionDraws,
@@ -176,7 +176,7 @@ class DrawnFields(eqx.Module):
             if self.strays is not None and doubt.strayed is not None:
                 values = values + self.strays[i] @ doubt.strayed.terms(z)
             if doubt.gamma is None:
-                return values
+                return doubt._velocity(x, values, None)
             gamma = doubt.gamma(x)
             left = 0.0 if self.levels is None else self.levels[i]
             if doubt.softness is None:
@@ -225,6 +225,6 @@ def draw_fields(doubt: Doubt, count: int, *, key: PRNGKeyArray) -> DrawnFields:
     return DrawnFields(doubt, functions, strays, weights, levels)
 
 
-def _with_gamma(frame: TangentFrame, gamma: Gamma | None) -> TangentFrame:
-    assert gamma is not None
+def _with_gamma(frame: Frame, gamma: Gamma | None) -> TangentFrame:
+    assert gamma is not None and isinstance(frame, TangentFrame)
     return replace(frame, gamma=gamma)

@@ -10,6 +10,7 @@ from offmap.config import Config
 from offmap.data import Dataset, Samples
 from offmap.dynamics import (
     Dynamics,
+    Frame,
     fit_dynamics,
     reduced_inputs,
     targets,
@@ -22,7 +23,6 @@ from offmap.gp.verdict import OF_DRIVES, level_with_best
 from offmap.mlp import MLPConfig
 from offmap.pseudometric import Reduction
 from offmap.sparsity import Sparsity, find_sparsity
-from offmap.tangent import TangentFrame
 
 _OF_FRAMES = ("proportional", "quadratic")
 _LEVEL = 1.05  # errors within this ratio count as equal
@@ -73,7 +73,7 @@ def find_inputs(
 def fit_stage(
     dataset: Dataset,
     reduction: Reduction,
-    frame: TangentFrame | None,
+    frame: Frame | None,
     primary: int,
     key: Array,
     config: Config,
@@ -125,7 +125,7 @@ def thinned(samples: Samples, primary: int, key: Array, most: int | None) -> Sam
 def _choose(
     dataset: Dataset,
     reduction: Reduction,
-    frame: TangentFrame | None,
+    frame: Frame | None,
     primary: int,
     key: Array,
     config: Config,

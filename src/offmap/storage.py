@@ -22,6 +22,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from offmap.axes import TurnedAxes
 from offmap.config import Config
 from offmap.constraint import (
     ConstraintConfig,
@@ -70,6 +71,7 @@ register(RBF, Linear, Cosine, ControlAffine, Sum, Product, Scaling, IndependentG
 register(InducedGPs, Knowledge, StraightMean)
 register(MLPConfig, MLPEnsemble)
 register(Features, Reduction, Pseudometric, Dynamics, TangentFrame, Pattern, Guide, Turning)
+register(TurnedAxes)
 register(ConstraintFit, NormalSpace, Equation, Row, LearnedConstraint)
 register(DictionaryConstraint, Library, ProjectorConstraint)
 

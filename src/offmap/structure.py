@@ -30,7 +30,7 @@ _FIRM = ("projected", "tangent")  # structures that obey a constraint to the let
 _SOME = 2  # equations, of which some may be of use where all are not
 _DRIVES = 8  # of which one half can tell about the other
 _LEVEL = 1.05  # ratio of errors within which candidates count as equal
-_FLOOR = 1e-4  # held-out errors below this share of the spread of x' count as equal
+FLOOR = 1e-4  # held-out errors below this share of the spread of x' count as equal
 
 
 @one_blas_thread
@@ -71,17 +71,17 @@ def _as_held_out(model: Model, gamma: Gamma, tangent: Dynamics, kernel: str) -> 
     }
     if len(samples) > _SOFT_POINTS:
         del candidates["soft"]
-    along = _done_without(candidates, model, primary)
+    along = done_without(candidates["projected"], candidates["tangent"], model, primary)
     edge = {
         name: edge_error(candidate, samples, primary, by_trajectory(model.config), along)
         for name, candidate in candidates.items()
     }
     scores = root_mean(edge)
-    settled = max(scores.values()) <= _FLOOR
-    rolled = {} if settled else _rolled_out(candidates, model, primary, along)
+    settled = max(scores.values()) <= FLOOR
+    rolled = {} if settled else rolled_out(candidates, model, primary, along)
     few = by_trajectory(model.config) and _drives(model, primary) < _DRIVES
     unsure = OF_DRIVES if few else UNSURE
-    best = _most_structure(edge, rolled, none_first=_is_learned(model, gamma), unsure=unsure)
+    best = most_structure(edge, rolled, none_first=_is_learned(model, gamma), unsure=unsure)
     across = tuple(model.dataset.state_names[i] for i in along)
     choices = replace(
         model.choices, structure=scores, rollouts=root_mean(rolled), used=best, across=across
@@ -129,16 +129,16 @@ def constrain_by(model: Model, found: ConstraintFit) -> Model:
 def _no_worse(own: list[np.ndarray], others: list[np.ndarray]) -> bool:
     """Whether held-out errors are level with others before every judge."""
     pairs = [{"own": a, "other": b} for a, b in zip(own, others, strict=True)]
-    return all("own" in level_with_best(pair, _FLOOR) for pair in pairs)
+    return all("own" in level_with_best(pair, FLOOR) for pair in pairs)
 
 
 def _judged(predictor: Predictor, model: Model, primary: int) -> list[np.ndarray]:
     """Errors of one step at the held-out edge, and of held-out rollouts where there are any."""
     edge = edge_error(predictor, model.dataset.samples(), primary, by_trajectory(model.config))
-    return [edge, *_rolled_out({"it": predictor}, model, primary).values()]
+    return [edge, *rolled_out({"it": predictor}, model, primary).values()]
 
 
-def _rolled_out(
+def rolled_out(
     candidates: dict[str, Predictor], model: Model, primary: int, along: tuple[int, ...] = ()
 ) -> dict[str, np.ndarray]:
     """Errors of held-out rollouts, where trajectories are long enough to tell."""
@@ -157,8 +157,8 @@ def _rolled_out(
     return {name: error for name, error in errors.items() if error is not None}
 
 
-def _done_without(candidates: dict[str, Predictor], model: Model, primary: int) -> tuple[int, ...]:
-    """States that the tangent frame does without, where whole drives are held out.
+def done_without(world: Predictor, frame: Predictor, model: Model, primary: int) -> tuple[int, ...]:
+    """States that dynamics in a frame do without, where whole drives are held out.
 
     Drives in one place do not tell whether a model that sees the place holds elsewhere: those on
     either side of their middle are then predicted from the others.
@@ -166,8 +166,8 @@ def _done_without(candidates: dict[str, Predictor], model: Model, primary: int) 
     names = model.dataset.state_names
     if not by_trajectory(model.config) or _drives(model, primary) < _DRIVES:
         return ()
-    world, frame = (candidates[of].dynamics.reduction.names for of in ("projected", "tangent"))
-    return tuple(names.index(name) for name in world if name in names and name not in frame)
+    seen, kept = (one.dynamics.reduction.names for one in (world, frame))
+    return tuple(names.index(name) for name in seen if name in names and name not in kept)
 
 
 def _drives(model: Model, primary: int) -> int:
@@ -186,7 +186,7 @@ def _is_learned(model: Model, gamma: Gamma) -> bool:
     return found is not None and found.gamma is gamma and found.equations is None
 
 
-def _most_structure(
+def most_structure(
     *judges: dict[str, np.ndarray], none_first: bool = False, unsure: float = UNSURE
 ) -> str:
     """The last candidate, each having more structure than the one before, that is no worse.
@@ -199,9 +199,9 @@ def _most_structure(
     """
     judges = tuple(judge for judge in judges if judge)
     level = set.intersection(
-        *(set(level_with_best(judge, _FLOOR, level=_LEVEL, unsure=unsure)) for judge in judges)
+        *(set(level_with_best(judge, FLOOR, level=_LEVEL, unsure=unsure)) for judge in judges)
     )
-    scores = [{n: max(e, _FLOOR) for n, e in root_mean(judge).items()} for judge in judges]
+    scores = [{n: max(e, FLOOR) for n, e in root_mean(judge).items()} for judge in judges]
     if none_first and all(judge["none"] <= _FAR * min(judge.values()) for judge in scores):
         return "none"
     if level:

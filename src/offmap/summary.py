@@ -17,7 +17,8 @@ class Choices:
     """Error of each candidate kernel of the dynamics that was tried, simplest first."""
     structure: dict[str, float]
     """Error without constraint ("none"), drawn towards it in the metric of the GP's covariance
-    ("soft"), projected onto it ("projected"), and in its tangent frame ("tangent")."""
+    ("soft"), projected onto it ("projected"), in its tangent frame ("tangent"), and in
+    axes of the robot's own without a constraint ("turned")."""
     used: str = ""
     """Which of these structures the model has."""
     disagreement: str = ""
@@ -38,6 +39,8 @@ class Choices:
     """States that were found to be angles; empty where they were declared."""
     left_out: tuple[str, ...] = ()
     """Equations that samples obey, and that predict held-out ones worse than none."""
+    turning: tuple[str, ...] = ()
+    """Two states whose rates are seen from axes that turn with a third, where these are used."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class Retained:
     dynamics: tuple[str, ...]
     constraint: tuple[tuple[str, ...], ...]
     tangent: tuple[str, ...] | None = None
-    """Kept by the dynamics in the tangent frame of the constraint, where that is used."""
+    """Kept by the dynamics in the tangent frame of the constraint, or in a robot's own axes, where
+    these are used."""
 
 
 def summarise(
@@ -77,7 +81,7 @@ def summarise(
         )
     if len(choices.kernels) > 1:
         lines.append(f"kernel      {_ranked(choices.kernels, choices.kernel)}")
-    rejected = choices.used == "none"
+    rejected = "projected" in choices.structure
     lines += _constraints(retained.constraint, singular_values, equations, rejected)
     lines += [f"            left out, of no help held out: {text}" for text in choices.left_out]
     if choices.representations:
@@ -91,8 +95,12 @@ def summarise(
             split = ", ".join(choices.across)
             lines.append(f"            (drives on either side in {split}, from the others)")
     if retained.tangent is not None:
+        where = "tangent     dynamics along the constraint"
+        if choices.turning:
+            first, second, angle = choices.turning
+            where = f"axes        {first}', {second}' turn with {angle}: dynamics seen from there"
         lines.append(
-            f"tangent     dynamics along the constraint depend on {', '.join(retained.tangent)}"
+            f"{where} depend on {', '.join(retained.tangent)}"
             + (f" (kernel {choices.tangent_kernel})" if choices.tangent_kernel else "")
         )
     return "\n".join(lines)

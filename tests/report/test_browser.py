@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from browser import CHROMIUM, DRIVER, Browser
 
+from offmap.axes import TurnedAxes
 from offmap.constraint import DictionaryConstraint, LearnedConstraint, Library
 from offmap.constraint.learned import Row
 from offmap.dynamics import Dynamics
@@ -21,6 +22,7 @@ from offmap.predictor import Predictor
 from offmap.pseudometric import Reduction
 from offmap.report.export import NotExportable, export_variants
 from offmap.tangent import Guide, tangent_frame
+from offmap.turning import Turning
 
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="needs Chromium and chromedriver (Debian: chromium-driver)"
@@ -267,6 +269,16 @@ def test_a_frame_in_which_a_state_follows_others_agrees_with_python(evaluator):
     gps = random_gps(jax.random.key(1), kernel_named("rbf", 5), 5, 2)
     predictor = Predictor(Dynamics(Reduction.everything(names), gps, frame), gamma)
     x, u = rng.standard_normal((6, 4)), rng.standard_normal((6, 1))
+    expected = jax.vmap(predictor)(jnp.asarray(x), jnp.asarray(u))
+    np.testing.assert_allclose(evaluate(evaluator, predictor, x, u), expected, atol=1e-6)
+
+
+def test_axes_that_turn_agree_with_python(evaluator):
+    rng = np.random.default_rng(6)
+    gps = random_gps(jax.random.key(1), kernel_named("rbf", 5), 5, 3)
+    axes = TurnedAxes(Turning(angle=1, first=2, second=0), 3)
+    predictor = Predictor(Dynamics(Reduction.everything(tuple("abcde")), gps, axes), None)
+    x, u = rng.standard_normal((6, 3)), rng.standard_normal((6, 2))
     expected = jax.vmap(predictor)(jnp.asarray(x), jnp.asarray(u))
     np.testing.assert_allclose(evaluate(evaluator, predictor, x, u), expected, atol=1e-6)
 

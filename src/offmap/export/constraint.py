@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from offmap.axes import TurnedAxes
 from offmap.constraint import (
     DictionaryConstraint,
     LearnedConstraint,
@@ -99,6 +100,16 @@ def exported_frame(
         columns = [exact if i == k else basis[:, i] for i in range(basis.shape[1])]
         basis = casadi.horzcat(*columns)
     return basis, drift
+
+
+def exported_axes(casadi: Any, axes: TurnedAxes, x: Any) -> Any:
+    """T(x) of axes that turn with an angle."""
+    angle, i, j = axes.turning.angle, axes.turning.first, axes.turning.second
+    basis = casadi.MX(casadi.DM.eye(x.shape[0]))
+    basis[i, i] = basis[j, j] = casadi.cos(x[angle])
+    basis[j, i] = casadi.sin(x[angle])
+    basis[i, j] = -basis[j, i]
+    return basis
 
 
 def _orthonormal_frame(

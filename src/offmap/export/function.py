@@ -5,11 +5,19 @@ from typing import Any
 
 import numpy as np
 
+from offmap.axes import TurnedAxes
 from offmap.constraint import DictionaryConstraint
-from offmap.export.constraint import equations, exported_frame, exported_gamma, orthonormal_rows
+from offmap.export.constraint import (
+    equations,
+    exported_axes,
+    exported_frame,
+    exported_gamma,
+    orthonormal_rows,
+)
 from offmap.export.gps import constant, exportable, mean, reduced, stray_variance, variance
 from offmap.predictor import Predictor
 from offmap.sampling import Doubt
+from offmap.tangent import TangentFrame
 
 
 def to_casadi(
@@ -31,7 +39,7 @@ def to_casadi(
     x, u = casadi.MX.sym("x", n), casadi.MX.sym("u", m)
     z = reduced(casadi, dynamics.reduction, casadi.vertcat(x, u))
     values = mean(casadi, exportable(dynamics.regressor, "The dynamics"), z)
-    gamma = predictor.gamma if dynamics.frame is None else dynamics.frame.gamma
+    gamma = dynamics.frame.gamma if isinstance(dynamics.frame, TangentFrame) else predictor.gamma
     rows = None if gamma is None else exported_gamma(casadi, gamma, n, given)
     xdot, keep = _velocity(casadi, predictor, rows, x, values)
     if doubt is None:
@@ -58,6 +66,9 @@ def _velocity(
 ) -> tuple[Any, Any]:
     """`Predictor.__call__` from the regressor's values, and its slope by them."""
     frame = predictor.dynamics.frame
+    if isinstance(frame, TurnedAxes):
+        basis = exported_axes(casadi, frame, x)
+        return basis @ values, basis
     if gamma is None:
         return values, casadi.DM.eye(x.shape[0])
     if frame is not None:

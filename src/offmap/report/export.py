@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from offmap.axes import TurnedAxes
 from offmap.constraint import DictionaryConstraint, LearnedConstraint, ProjectorConstraint
-from offmap.dynamics import Dynamics
+from offmap.dynamics import Dynamics, Frame
 from offmap.gp import AbstractGPs, AbstractKernel
 from offmap.predictor import Predictor
 from offmap.pseudometric import Reduction
@@ -37,24 +38,28 @@ def export_variants(found: dict[str, Predictor]) -> dict[str, Any]:
 
 
 def _dynamics(dynamics: Dynamics) -> dict[str, Any]:
-    frame = dynamics.frame
     return {
         "reduction": _reduction(dynamics.reduction),
         "gps": _gps(dynamics.regressor),
-        "frame": None
-        if frame is None
-        else {
-            "gamma": _gamma(frame.gamma),
-            "origin": _array(frame.origin),
-            "basis": _array(frame.basis),
-            "periodic": list(frame.periodic),
-            "steps": frame.steps,
-            "measured": list(frame.measured),
-            "pull": None if frame.pull is None else _array(frame.pull),
-            "guide": None if frame.guide is None else _guide(frame.guide),
-            "turning": None if frame.turning is None else asdict(frame.turning),
-            "pattern": asdict(frame.pattern) if frame.pattern and frame.pattern.follows else None,
-        },
+        "frame": None if dynamics.frame is None else _frame(dynamics.frame),
+    }
+
+
+def _frame(frame: Frame) -> dict[str, Any]:
+    """Axes that turn have no constraint."""
+    if isinstance(frame, TurnedAxes):
+        return {"gamma": None, "turning": asdict(frame.turning)}
+    return {
+        "gamma": _gamma(frame.gamma),
+        "origin": _array(frame.origin),
+        "basis": _array(frame.basis),
+        "periodic": list(frame.periodic),
+        "steps": frame.steps,
+        "measured": list(frame.measured),
+        "pull": None if frame.pull is None else _array(frame.pull),
+        "guide": None if frame.guide is None else _guide(frame.guide),
+        "turning": None if frame.turning is None else asdict(frame.turning),
+        "pattern": asdict(frame.pattern) if frame.pattern and frame.pattern.follows else None,
     }
 
 

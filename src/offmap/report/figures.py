@@ -23,6 +23,7 @@ LINES = {
     "soft": {"color": PURPLE, "dash": "longdash"},
     "projected": {"color": GREEN, "dash": "dashdot"},
     "tangent": {"color": BLUE, "dash": "solid"},
+    "turned": {"color": BLUE, "dash": "solid"},
     "still": {"color": "#767676", "dash": "dot"},
 }
 _PATHS = 150  # most trajectories drawn

@@ -136,10 +136,11 @@ def _facts(model: Model, held_out: HeldOut) -> str:
 
 
 def _along(model: Model) -> str:
-    """Inputs that matter in the coordinates of the data, but not along the constraint."""
+    """Inputs that matter in the coordinates of the data, but not in the frame used."""
     tangent = model.retained.tangent
     more = [name for name in model.retained.dynamics if name not in (tangent or ())]
-    return f"; along the constraint also {escape(', '.join(more))}" if tangent and more else ""
+    where = "in its own axes" if model.choices.turning else "along the constraint"
+    return f"; {where} also {escape(', '.join(more))}" if tangent and more else ""
 
 
 def _data(model: Model) -> str:

@@ -23,6 +23,7 @@ from offmap.predictor import Predictor
 from offmap.projection import project, soft_project
 from offmap.report.variants import given, used_variant
 from offmap.rollout import rollout
+from offmap.tangent import TangentFrame
 
 FOLDS = 5
 STEPS = 100  # longest rollout that is judged
@@ -249,7 +250,7 @@ def _deviation(predictor, x0, u, dt, integrator):
             return soft_project(output, variance, predictor.gamma(x), predictor.softness)[0]
         return project(output, predictor.gamma(x))
 
-    p = x0.shape[0] if dynamics.frame is None else dynamics.frame.basis.shape[1]
+    p = dynamics.frame.basis.shape[1] if isinstance(dynamics.frame, TangentFrame) else x0.shape[0]
     points = jnp.sqrt(p) * jnp.concatenate([jnp.eye(p), -jnp.eye(p), jnp.zeros((1, p))])
     states = jax.lax.map(
         lambda z: rollout(lambda x, v: shifted(x, v, z), x0, u, dt, integrator), points

@@ -6,6 +6,7 @@ from offmap.dynamics import Dynamics, reduced_inputs, targets
 from offmap.gp import AbstractGPs, GPConfig, fold_in
 from offmap.model import Model
 from offmap.predictor import Predictor
+from offmap.tangent import TangentFrame
 from offmap.types import Gamma
 
 MEANING = {
@@ -13,12 +14,14 @@ MEANING = {
     "soft": "drawn towards the constraint",
     "projected": "projected onto the constraint",
     "tangent": "in the tangent frame of the constraint",
+    "turned": "in axes that turn with the heading",
 }
 SHORT = {
     "none": "without",
     "soft": "soft",
     "projected": "projected",
     "tangent": "tangent frame",
+    "turned": "own axes",
 }
 """The same where space is short."""
 
@@ -32,16 +35,17 @@ def variants(model: Model) -> dict[str, Predictor]:
     if gamma is not None:
         found["projected"] = Predictor(model.world, gamma)
     if model.predictor.dynamics.frame is not None:
-        found["tangent"] = model.predictor
+        found[used_variant(model)] = model.predictor
     return found
 
 
 def used_variant(model: Model) -> str:
     """Which of the variants the model itself predicts with."""
+    frame = model.predictor.dynamics.frame
+    if frame is not None:
+        return "tangent" if isinstance(frame, TangentFrame) else "turned"
     if model.predictor.gamma is None:
         return "none"
-    if model.predictor.dynamics.frame is not None:
-        return "tangent"
     return "projected" if model.predictor.softness is None else "soft"
 
 

@@ -28,8 +28,9 @@ def headline(model: Model) -> str:
     )
     tangent = model.retained.tangent
     if tangent:
-        along = "it" if c == 1 else "them"
-        text = f"{constraint}, and along {along} only {_named(tangent)} matter"
+        along = "along it" if c == 1 else "along them"
+        along = "in the robot's own axes" if model.choices.turning else along
+        text = f"{constraint}, and {along} only {_named(tangent)} matter"
         return text[0].upper() + text[1:] + ("s." if len(tangent) == 1 else ".")
     inputs = (
         "all inputs are used"
@@ -174,11 +175,12 @@ def _structure(model: Model) -> list[str]:
         lines.append(f"<b>Prediction.</b> Velocities are {MEANING[used_variant(model)]}.")
     tangent = model.retained.tangent
     if tangent is not None:
-        text = (
-            f"<b>Along the constraint</b> the motion depends only on {listed(tangent)}"
-            if tangent
-            else "<b>Along the constraint</b> the motion depends on nothing"
-        )
+        where = "Along the constraint"
+        if model.choices.turning:
+            *turning, angle = model.choices.turning
+            where = f"In axes that turn {listed(turning)} with {listed((angle,))}"
+        of = f"only on {listed(tangent)}" if tangent else "on nothing"
+        text = f"<b>{where}</b> the motion depends {of}"
         ignored = [name for name in model.retained.dynamics if name not in tangent]
         more = f", no longer on {listed(ignored)}: a symmetry found in the data" if ignored else ""
         lines.append(f"{text}{more}.")

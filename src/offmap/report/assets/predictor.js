@@ -202,9 +202,10 @@ const offmapPredictor = (() => {
     });
   }
 
-  // --- the tangent frame, carried from its origin to x
+  // --- the tangent frame, carried from its origin to x; or axes that turn, where nothing is forbidden
 
   function tangentFrame(spec) {
+    if (!spec.gamma) return (x) => [turned(identity(x.length), spec.turning, x), new Float64Array(x.length)];
     const constraint = gamma(spec.gamma), origin = decode(spec.origin);
     const start = transpose(decode(spec.basis)); // columns
     const pull = spec.pull && decode(spec.pull);
@@ -225,6 +226,10 @@ const offmapPredictor = (() => {
       if (direction) columns[spec.guide.column] = projectColumns([direction(x)[0]], constraint(x))[0];
       return [columns, project(pull ? Float64Array.from(pull) : new Float64Array(x.length), constraint(x))];
     };
+  }
+
+  function identity(n) {
+    return Array.from({ length: n }, (_, i) => Float64Array.from({ length: n }, (_, j) => +(i === j)));
   }
 
   /** The closed form in which some states follow others: columns and drift. */
