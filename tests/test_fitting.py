@@ -21,7 +21,7 @@ from offmap.pseudometric import PseudometricConfig, Reduction
 from offmap.rollout import rollout
 from offmap.sparsity import find_sparsity
 from offmap.stages import fit_stage
-from offmap.structure import most_structure, constrain, constrain_by
+from offmap.structure import constrain, constrain_by, most_structure
 from offmap.systems import Box, slipping_unicycle, unicycle
 from offmap.tangent import tangent_frame
 

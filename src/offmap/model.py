@@ -179,7 +179,8 @@ class Model:
         """The distance behind `trust`, calibrated at held-out samples when first asked for."""
         primary = self.dataset.sources.index(self.primary)
         with jax.ensure_compile_time_eval():  # also where a cost asks for it while being compiled
-            return fit_trust(self.predictor, self.pseudometric, self.dataset.samples(), primary)
+            samples, doubt = self.dataset.samples(), self.doubt.of_straight_functions()
+            return fit_trust(self.predictor, self.pseudometric, samples, primary, doubt)
 
     @property
     def retained(self) -> Retained:

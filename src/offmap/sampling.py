@@ -18,10 +18,12 @@ from offmap.gp import (
     AbstractGPs,
     FunctionDraws,
     Strays,
+    compact,
     doubtful,
     draw_functions,
     shared_noise,
     strayed,
+    with_variances,
 )
 from offmap.mlp import MLPEnsemble
 from offmap.predictor import Predictor
@@ -55,7 +57,7 @@ class Doubt(eqx.Module):
     """What straight functions miss, where the data say that they do."""
     weights: Float[Array, "e c k q"] | None
     """Directions of the error of the weights of Γ, each with a deviation of 1."""
-    along: tuple[AbstractGPs, ...]
+    along: tuple[AbstractRegressor, ...]
     """How the function covaries with each of them: noise of one sample is in both."""
     shared: Float[Array, "e p N"] | None
     """The share of each that is noise which the function's draws have as well."""
@@ -64,6 +66,10 @@ class Doubt(eqx.Module):
 
     def std(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
         """Standard deviation of each component of x' after projection, to first order in Γ."""
+        return jnp.sqrt(self.variance(x, u))
+
+    def variance(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
+        """Its square, which has a derivative also where nothing is in doubt."""
         z = self.dynamics.reduction(jnp.concatenate([x, u]))
         variance = self.function.variance(z)
         variance = variance if self.strayed is None else variance + self.strayed.variance(z)
@@ -91,7 +97,18 @@ class Doubt(eqx.Module):
             if self.along:
                 common = jnp.stack([keep @ covariance(z) for covariance in self.along])
                 variance = variance + 2 * jnp.sum(moved * common, axis=0)
-        return jnp.sqrt(jnp.maximum(variance, 0.0))
+        return jnp.maximum(variance, 0.0)
+
+    def of_straight_functions(self) -> "Doubt | None":
+        """The same at the cost of a few products, where functions are straight.
+
+        None where they are not, or where a soft projection asks for variances of its own.
+        """
+        straight = with_variances(self.function)
+        if straight is None or self.softness is not None:
+            return None
+        along = tuple(compact(covariance) for covariance in self.along)
+        return replace(self, dynamics=self.mean, function=straight, along=along, shared=None)
 
     def _velocity(self, x: Array, values: Array, weights: Array | None) -> Float[Array, " n"]:
         """Velocity of the regressor's values under a firm Γ, or under none."""
@@ -118,7 +135,7 @@ def find_doubt(predictor: Predictor, samples: Samples, primary: int) -> Doubt:
     mean = compact_dynamics(dynamics)
     softness = predictor.softness if dynamics.frame is None else None
     weights, missed, shared = None, None, None
-    along: tuple[AbstractGPs, ...] = ()
+    along: tuple[AbstractRegressor, ...] = ()
     if isinstance(gamma, DictionaryConstraint) and softness is None:
         found, shares = weight_doubt(gamma, own.x, own.xdot)
         if len(found):

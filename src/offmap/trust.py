@@ -7,7 +7,13 @@ which further distance D the error doubles; and
     trust = 2^(−max(d − d₀, 0) / D)
 
 is then the ratio of the expected error among the data to that at the query.
+
+A function that is straight in its inputs errs by how far it leans on them, near a sample or not.
+What tells is its own standard deviation s, beside s₀, below which nine in ten samples are. Trust is
+then also multiplied by (1 + (s/s₀)⁴)^(−1/4): nearly 1 where s is below s₀, and s₀/s beyond.
 """
+
+from dataclasses import replace
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,12 +26,28 @@ from offmap.dynamics import Dynamics, reduced_inputs
 from offmap.gp.selection import edge_points
 from offmap.predictor import Predictor
 from offmap.pseudometric import Pseudometric, Reduction
+from offmap.sampling import Doubt
 
 _POINTS = 1500  # larger data sets are thinned where errors are measured
 _LIGHTEST = 0.05  # an input that is kept matters at least this much, whatever its weight
 _INSIDE = 10  # every tenth sample inside the data is held out, to see errors there
 _USUAL = 0.9  # share of those that have a neighbour within the usual distance
+_ROUND_OFF = 1e-9  # of the spread of x': no function is surer than that
 _FLOOR = 1e-2  # errors below this share of the spread of x' are too small to be told apart
+
+
+class Leverage(eqx.Module):
+    """How far straight functions lean on what they know of their weights: their own doubt."""
+
+    doubt: Doubt
+    unit: Float[Array, " n"]
+    """Spread of each component of x'."""
+    usual: Float[Array, ""]
+    """s₀², the mean square over the components in these units."""
+
+    def __call__(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, ""]:
+        """(s/s₀)² at one state and control."""
+        return jnp.mean(self.doubt.variance(x, u) / self.unit**2) / self.usual
 
 
 class Trust(eqx.Module):
@@ -43,10 +65,15 @@ class Trust(eqx.Module):
     """Distance within which a query among the data has a neighbour."""
     doubling: Float[Array, ""]
     """Further distance over which the expected error doubles."""
+    leverage: Leverage | None = None
+    """Of functions that are straight; None where they bend, and distance tells."""
 
     def __call__(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, ""]:
         """Trust in the prediction at one state and control."""
-        return jnp.exp2(-jnp.maximum(self.distance(x, u) - self.usual, 0.0) / self.doubling)
+        near = jnp.exp2(-jnp.maximum(self.distance(x, u) - self.usual, 0.0) / self.doubling)
+        if self.leverage is None:
+            return near
+        return near * (1 + self.leverage(x, u) ** 2) ** -0.25
 
     def distance(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, ""]:
         """Distance to the nearest sample, over the retained inputs as the pseudometric weighs."""
@@ -58,7 +85,11 @@ class Trust(eqx.Module):
 
 
 def fit_trust(
-    predictor: Predictor, metric: Pseudometric | None, samples: Samples, primary: int
+    predictor: Predictor,
+    metric: Pseudometric | None,
+    samples: Samples,
+    primary: int,
+    doubt: Doubt | None = None,
 ) -> Trust:
     """Trust in a predictor, its distances read off held-out samples and the errors there.
 
@@ -72,6 +103,7 @@ def fit_trust(
             same in units of their spread.
         samples: measured data.
         primary: code of the source whose errors are measured.
+        doubt: about functions that are straight.
     """
     dynamics = predictor.dynamics
     rate = _rate(dynamics, metric, samples)
@@ -84,12 +116,19 @@ def fit_trust(
     again = predictor.conditioned_on(known)
     at = jnp.asarray(unknown.x), jnp.asarray(unknown.u)
     spread = samples.xdot[own].std(axis=0)
-    errors = np.asarray(at_each(again, *at)) - unknown.xdot
-    errors = np.sqrt(np.mean((errors / np.where(spread > 0, spread, 1.0)) ** 2, axis=1))
+    unit = np.where(spread > 0, spread, 1.0)
+    errors = (np.asarray(at_each(again, *at)) - unknown.xdot) / unit
+    errors = np.sqrt(np.mean(errors**2, axis=1))
     distance = np.asarray(at_each(_around(known, dynamics, rate).distance, *at))
     usual = float(np.quantile(distance[~edge[out]], _USUAL))
     doubling = doubling_distance(np.maximum(distance - usual, 0.0), errors)
-    return _around(samples, dynamics, rate, usual, doubling)
+    trust = _around(samples, dynamics, rate, usual, doubling)
+    if doubt is None:
+        return trust
+    variance = Leverage(doubt, jnp.asarray(unit), jnp.ones(()))
+    among = np.asarray(at_each(variance, samples.x[own], samples.u[own]))
+    usual_variance = jnp.maximum(np.quantile(among, _USUAL), _ROUND_OFF**2)
+    return replace(trust, leverage=replace(variance, usual=usual_variance))
 
 
 def doubling_distance(distance: Float[np.ndarray, " E"], errors: Float[np.ndarray, " E"]) -> float:
@@ -113,8 +152,13 @@ def _around(
     doubling: float = 1.0,
 ) -> Trust:
     seen = reduced_inputs(samples, dynamics.reduction) * rate
-    arrays = (jnp.asarray(array) for array in (rate, seen, usual, doubling))
-    return Trust(dynamics.reduction, *arrays)
+    return Trust(
+        dynamics.reduction,
+        jnp.asarray(rate),
+        jnp.asarray(seen),
+        jnp.asarray(usual),
+        jnp.asarray(doubling),
+    )
 
 
 def _rate(

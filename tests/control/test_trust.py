@@ -104,6 +104,49 @@ def test_trust_ranks_errors_better_than_distance_in_raw_inputs(model):
     assert ranked > spearmanr(raw, errors).statistic + 0.2
 
 
+@pytest.fixture(scope="module")
+def straight(model):
+    """The same robot in its tangent frame, where functions are straight."""
+    own = predictor_of(unicycle(), model.dataset, "linear", "dictionary", True, noise=1e-2)
+    return replace(model, predictor=own, world=own.dynamics)
+
+
+def test_straight_functions_are_trusted_by_their_own_doubt(straight):
+    """Twice as unsure as nine in ten samples are, half the trust; near to 1 among the data."""
+    score, samples = straight.trust_score, straight.dataset.samples()
+    unit = samples.xdot.std(axis=0)
+    _, std = straight.predict(samples.x, samples.u, return_std=True)
+    usual = np.quantile(np.mean((std / unit) ** 2, axis=1), 0.9)
+    assert np.min(straight.trust(samples.x, samples.u)) > 0.6
+    x, u = samples.x[:5], samples.u[:5] + np.array([0.3, 2.0])
+    _, std = straight.predict(x, u, return_std=True)
+    ratio = np.mean((std / unit) ** 2, axis=1) / usual
+    assert np.min(ratio) > 2
+    np.testing.assert_allclose(jax.vmap(score.leverage)(x, u), ratio, rtol=1e-6)
+    near = replace(score, leverage=None)
+    expected = np.asarray(jax.vmap(near)(x, u)) * (1 + ratio**2) ** -0.25
+    np.testing.assert_allclose(straight.trust(x, u), expected, rtol=1e-6)
+    at = (1 + 4.0**2) ** -0.25  # (s/s₀)² where s is twice s₀
+    assert at == pytest.approx(0.5, abs=0.01)
+
+
+def test_trust_in_straight_functions_ranks_where_no_sample_is_near_or_far(straight):
+    """Among the data distance tells nothing; how far a function leans on its weights does."""
+    samples = straight.dataset.samples()
+    trust = straight.trust(samples.x, samples.u)
+    _, std = straight.predict(samples.x, samples.u, return_std=True)
+    unit = samples.xdot.std(axis=0)
+    assert spearmanr(-trust, np.mean((std / unit) ** 2, axis=1)).statistic > 0.999
+
+
+def test_trust_in_straight_functions_has_a_derivative_where_nothing_is_in_doubt(model):
+    """Without a command nothing moves, and nothing is unsure."""
+    own = predictor_of(unicycle(), model.dataset, "proportional", "dictionary", True)
+    proportional = replace(model, predictor=own, world=own.dynamics)
+    slopes = jax.grad(proportional.trust, argnums=(0, 1))(jnp.zeros(3), jnp.zeros(2))
+    assert all(np.all(np.isfinite(slope)) for slope in slopes)
+
+
 def test_doubling_distance_is_recovered():
     distance = np.linspace(0, 2, 200)
     errors = 1e-2 * 2 ** (distance / 0.5) * np.exp(np.random.default_rng(0).normal(size=200))

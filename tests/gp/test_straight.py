@@ -10,7 +10,7 @@ from offmap.gp.expansion import Scaling
 from offmap.gp.induced import induce
 from offmap.gp.kernels import ControlAffine, KernelName, kernel_named
 from offmap.gp.posterior import condition
-from offmap.gp.straight import StraightMean
+from offmap.gp.straight import StraightMean, with_variances
 
 RNG = np.random.default_rng(1)
 X = RNG.uniform(-1, 1, size=(120, 3)) * [1.0, 5.0, 0.1] + [3.0, 0.0, 1.0]
@@ -46,6 +46,22 @@ def test_a_straight_mean_is_the_same_anywhere(name: KernelName, controls: tuple[
         for at in (X, FAR):
             a, b = (np.asarray(jax.vmap(f)(jnp.asarray(at))) for f in (whole, short))
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.abs(a).max())
+
+
+@pytest.mark.parametrize(("name", "controls"), [("linear", ()), ("bilinear", (0, 2))])
+def test_variances_of_straight_functions_are_a_few_products_too(
+    name: KernelName, controls: tuple[int, ...]
+) -> None:
+    exact = gps(name, controls)
+    more = exact.extended(X[:30] + 0.1, Y[:30], jnp.array([1e-2, 1e-3]))
+    for whole in (exact, more, induce(exact, X, Y, most=30)[0], induce(exact, X, Y, most=3)[0]):
+        short = with_variances(whole)
+        assert short is not None
+        for at in (X, FAR):
+            a, b = (np.asarray(jax.vmap(f.variance)(jnp.asarray(at))) for f in (whole, short))
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+            assert np.all(b > 0)
+    assert with_variances(gps("rbf", ())) is None
 
 
 @pytest.mark.parametrize("name", ["rbf", "affine", "rbf+linear"])

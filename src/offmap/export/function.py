@@ -53,7 +53,8 @@ def to_casadi(
         moved = _moved(casadi, predictor, gamma, np.asarray(doubt.weights), x, values)
         total = total + sum(one**2 for one in moved)
         for one, along in zip(moved, doubt.along, strict=bool(doubt.along)):
-            total = total + 2 * one * (keep @ mean(casadi, along, z))
+            shared = mean(casadi, exportable(along, "The doubt about the dynamics"), z)
+            total = total + 2 * one * (keep @ shared)
     if doubt.missed is not None and rows is not None:
         total = total + _normal_steps(casadi, rows(x)) ** 2 @ constant(casadi, doubt.missed) ** 2
     # A root has no slope at 0, where nothing is in doubt.

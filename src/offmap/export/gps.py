@@ -138,7 +138,7 @@ def stray_variance(casadi: Any, strays: Strays, x: Any) -> Any:
 def _knowledge(gps: AbstractGPs, j: int) -> tuple[np.ndarray, np.ndarray | None]:
     """A and B of the variance k(z, z) − ‖A k‖² + ‖B k‖², with k the covariances at z."""
     if isinstance(gps, InducedGPs):
-        corner, now, _ = gps._known()
+        corner, now, _ = gps.known()
         inverse = np.linalg.inv(np.asarray(corner[j]))
         return inverse, np.linalg.solve(np.asarray(now.root[j]).T, inverse)
     assert isinstance(gps, IndependentGPs)

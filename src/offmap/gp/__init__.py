@@ -19,7 +19,7 @@ from offmap.gp.likelihood import log_marginal_likelihood
 from offmap.gp.misfit import Strays, strayed
 from offmap.gp.posterior import IndependentGPs
 from offmap.gp.selection import choose_kernel, edge_errors
-from offmap.gp.straight import compact
+from offmap.gp.straight import compact, with_variances
 
 __all__ = [
     "RBF",
@@ -47,4 +47,5 @@ __all__ = [
     "log_marginal_likelihood",
     "shared_noise",
     "strayed",
+    "with_variances",
 ]

@@ -223,7 +223,7 @@ def shared_noise(
     if isinstance(gps, InducedGPs):
         mean = np.asarray(gps.scaling.y_mean)
         given = [gps.conditioned(x, one + mean) for one in errors]
-        share = -jnp.stack([one._known()[1].right for one in given])
+        share = -jnp.stack([one.known()[1].right for one in given])
         alpha = -jnp.stack([one.alpha for one in given])
     else:
         assert isinstance(gps, IndependentGPs)
@@ -269,7 +269,7 @@ def _solved(gps, right):
 @eqx.filter_jit
 def _away_induced(gps, values, noise):
     """L⁻ᵀ (R⁻¹ ε − L⁻¹ g(c)): the weights' own draw, less what g has at the centres."""
-    corner, now, _ = gps._known()
+    corner, now, _ = gps.known()
 
     def output(L, R, g, noise):
         weights = solve_triangular(R, noise) - solve_triangular(L, g, lower=True)

@@ -60,7 +60,7 @@ class InducedGPs(AbstractGPs):
 
     def variance(self, x: Float[Array, " d"]) -> Float[Array, " p"]:
         """Posterior variance of the noise-free function at one point."""
-        corner, now, _ = self._known()
+        corner, now, _ = self.known()
         phi = jax.vmap(lambda L, k: solve_triangular(L, k, lower=True))(corner, self.covariance(x))
         left = jax.vmap(lambda R, f: solve_triangular(R, f, trans=1))(now.root, phi)
         unexplained = jnp.maximum(self.prior_variance(x) - jnp.sum(phi**2, axis=1), 0.0)
@@ -80,7 +80,7 @@ class InducedGPs(AbstractGPs):
 
     def conditioned(self, x: Float[np.ndarray, "M d"], y: Float[np.ndarray, "M p"]) -> "InducedGPs":
         """The posterior given other samples of the primary source, at the same centres."""
-        corner, _, base = self._known()
+        corner, _, base = self.known()
         nothing = Knowledge(jnp.zeros_like(base.root), jnp.zeros_like(base.right))
         start = Knowledge(nothing.root + jnp.eye(base.root.shape[1])[None], nothing.right)
         learned = self._with(x, y, start, self.noise)
@@ -93,7 +93,7 @@ class InducedGPs(AbstractGPs):
         noise: Float[np.ndarray | Array, " p"] | None,
     ) -> "InducedGPs":
         """The posterior given further samples; `noise=None` learns their level."""
-        corner, now, base = self._known()
+        corner, now, base = self.known()
         if noise is None:
             few = slice(None, None, -(-len(x) // _NOISE_POINTS))
             z, targets = self.scaling.standardised_x(x[few]), self.scaling.standardised_y(y[few]).T
@@ -104,7 +104,7 @@ class InducedGPs(AbstractGPs):
 
     def without_extension(self) -> "InducedGPs":
         """The posterior given the samples of the primary source alone."""
-        corner, _, base = self._known()
+        corner, _, base = self.known()
         return self._knowing(corner, base, base, (self.samples[0], self.samples[0]))
 
     def mean_only(self) -> "InducedGPs":
@@ -121,7 +121,8 @@ class InducedGPs(AbstractGPs):
             self.samples,
         )
 
-    def _known(self) -> tuple[Array, Knowledge, Knowledge]:
+    def known(self) -> tuple[Array, Knowledge, Knowledge]:
+        """L, and what all samples and those of the primary source tell."""
         if self.corner is None or self.now is None or self.base is None:
             raise ValueError(
                 "Standard deviations and further data need the factorised covariance; this model "
@@ -138,7 +139,7 @@ class InducedGPs(AbstractGPs):
     ) -> Knowledge:
         """What is known after further samples, block by block."""
         z, targets = self.scaling.standardised_x(x), self.scaling.standardised_y(y).T
-        corner, _, _ = self._known()
+        corner, _, _ = self.known()
         known = before
         for start in range(0, len(z), _BLOCK):
             rows = slice(start, start + _BLOCK)

@@ -1,14 +1,18 @@
 """Means that are straight in the inputs: sums over all samples, done once and for all."""
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.linalg import solve_triangular
 
 from offmap.gp.expansion import AbstractGPs, Scaling
+from offmap.gp.induced import InducedGPs
 from offmap.gp.kernels import AbstractKernel, ControlAffine, Linear
+from offmap.gp.posterior import IndependentGPs
 from offmap.regressor import AbstractRegressor
 
 
@@ -21,19 +25,29 @@ class StraightMean(AbstractRegressor):
     controls: tuple[int, ...] = eqx.field(static=True)
     others: tuple[int, ...] = eqx.field(static=True)
     samples: int = eqx.field(static=True)
+    roots: Float[Array, "p k q"] | None = None
+    """R of the posterior covariance Rᵀ R of all products' weights, if variances were asked for."""
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, " p"]:
         """Posterior mean at one point."""
-        z = (x - self.scaling.x_mean) / self.scaling.x_scale
-        ones = jnp.ones(1)
-        u = jnp.concatenate([ones, z[jnp.array(self.controls, int)]])
-        terms = jnp.concatenate([ones, z[jnp.array(self.others, int)]])
+        u, terms = self._factors_at(x)
         mean = jnp.sum((self.coefficients @ terms) * u[None], axis=1)
         return mean * self.scaling.y_scale + self.scaling.y_mean
 
     def variance(self, x: Float[Array, " d"]) -> Float[Array, " p"]:
-        """Not known any more."""
-        raise _without_samples()
+        """Posterior variance at one point; not known unless it was asked for."""
+        if self.roots is None:
+            raise _without_samples()
+        u, terms = self._factors_at(x)
+        left = self.roots @ (u[:, None] * terms[None]).reshape(-1)
+        return jnp.sum(left**2, axis=1) * self.scaling.y_scale**2
+
+    def _factors_at(self, x: Float[Array, " d"]) -> tuple[Float[Array, " m"], Float[Array, " k"]]:
+        """(1, u) and (1, x)."""
+        z = (x - self.scaling.x_mean) / self.scaling.x_scale
+        ones = jnp.ones(1)
+        u = jnp.concatenate([ones, z[jnp.array(self.controls, int)]])
+        return u, jnp.concatenate([ones, z[jnp.array(self.others, int)]])
 
     def noise_level(self) -> Float[np.ndarray, " p"]:
         """Not known any more."""
@@ -64,6 +78,37 @@ def compact(regressor: AbstractRegressor) -> AbstractRegressor:
         return regressor.mean_only()
     factors = _factors(regressor.kernel, x.shape[1])
     return StraightMean(regressor.scaling, jnp.asarray(coefficients), *factors, regressor.points())
+
+
+def with_variances(gps: AbstractRegressor) -> StraightMean | None:
+    """Straight GPs as a few products, their variances as well; None where they are not straight."""
+    mean = compact(gps)
+    if not isinstance(mean, StraightMean):
+        return None
+    assert isinstance(gps, IndependentGPs | InducedGPs)
+    room, terms = np.asarray(_variances(gps.kernel)), straight_terms(gps.kernel, np.asarray(gps.x))
+    told = np.asarray(terms)
+    if isinstance(gps, IndependentGPs):
+        roots = [_by_samples(gps, i, told, each) for i, each in enumerate(room)]
+    else:
+        roots = [_by_centres(gps, i, told, each) for i, each in enumerate(room)]
+    return replace(mean, roots=jnp.asarray(np.stack(roots)))
+
+
+def _by_samples(gps: IndependentGPs, i: int, terms: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """The root for one output, of weights N(0, room) seen through noisy sums of terms."""
+    told = terms * np.sqrt(room) / np.sqrt(np.asarray(gps.noise[i]))[:, None]
+    above = np.linalg.qr(np.concatenate([told, np.eye(len(room))]), mode="r")
+    return solve_triangular(above, np.diag(np.sqrt(room)), trans=1)
+
+
+def _by_centres(gps: InducedGPs, i: int, terms: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """The same where centres tell about the weights, and samples about the centres."""
+    corner, now, _ = gps.known()
+    phi = solve_triangular(np.asarray(corner[i]), terms * room, lower=True)
+    values, vectors = np.linalg.eigh(np.diag(room) - phi.T @ phi)
+    unexplained = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    return np.concatenate([solve_triangular(np.asarray(now.root[i]), phi, trans=1), unexplained])
 
 
 def _factors(kernel: AbstractKernel, d: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
