@@ -28,7 +28,7 @@ from offmap.sampling import Doubt, DrawnFields, MemberDraws, draw_fields, find_d
 from offmap.storage import read, register, write
 from offmap.summary import Choices, Retained, summarise
 from offmap.threads import one_blas_thread
-from offmap.trust import Trust, fit_trust
+from offmap.trust import Leverage, Trust, fit_trust
 from offmap.types import Gamma
 
 
@@ -316,7 +316,7 @@ class Model:
         write(path, self)
 
 
-register(Predictor, Model, Trust)
+register(Predictor, Model, Trust, Leverage)
 register(Doubt, DrawnFields, MemberDraws, FunctionDraws, DrawnGPs, PriorDraw, Strays)
 
 
