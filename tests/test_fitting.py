@@ -14,7 +14,7 @@ from offmap.calls import at_each
 from offmap.config import Config
 from offmap.constraint import Equation
 from offmap.features import Features
-from offmap.heldout import _folds, edge_error, rollout_error
+from offmap.heldout import _folds, edge_errors, rollout_errors
 from offmap.mlp import MLPConfig, MLPEnsemble
 from offmap.predictor import Predictor
 from offmap.pseudometric import PseudometricConfig, Reduction
@@ -174,15 +174,15 @@ def test_rollouts_along_held_out_trajectories_expose_a_wrong_constraint(model):
     def tilted(x):  # the heading misread by 0.1 rad
         return jnp.stack([jnp.sin(x[2] + 0.1), -jnp.cos(x[2] + 0.1), 0.0 * x[0], 0.0 * x[0]])[None]
 
-    primary = 0
-    right, wrong = (
-        rollout_error(Predictor(model.world, gamma), model.dataset, primary, "euler")
-        for gamma in (model.predictor.gamma, tilted)
-    )
-    assert right.max() < 1e-8
-    assert wrong.min() > 1e-4
+    candidates = {
+        "right": Predictor(model.world, model.predictor.gamma),
+        "wrong": Predictor(model.world, tilted),
+    }
+    errors = rollout_errors(candidates, model.dataset, 0, "euler")
+    assert errors["right"].max() < 1e-8
+    assert errors["wrong"].min() > 1e-4
     short = drives(unicycle(), count=6, steps=3, angles=("theta",))
-    assert rollout_error(Predictor(model.world, None), short, primary, "euler") is None
+    assert rollout_errors(candidates, short, 0, "euler") == {}
 
 
 def even(**errors: float) -> dict[str, np.ndarray]:
@@ -223,8 +223,9 @@ def test_edge_error_sees_a_false_constraint(model):
     samples = model.dataset.samples()
     false = model.with_constraint(lambda x: jnp.array([[1.0, 0.0, 0.0, 0.0]]))
     honest = model.with_constraint(None)
-    seen, unseen = (edge_error(m.predictor, samples, 0).mean() for m in (false, honest))
-    assert seen > 1e4 * unseen
+    candidates = {"false": false.predictor, "honest": honest.predictor}
+    errors = edge_errors(candidates, samples, 0)
+    assert errors["false"].mean() > 1e4 * errors["honest"].mean()
 
 
 def test_drives_are_split_at_the_middle_of_each_state_asked_for(model):
@@ -235,8 +236,9 @@ def test_drives_are_split_at_the_middle_of_each_state_asked_for(model):
         assert sorted([*low, *high]) == list(range(10))
         means = [samples.x[samples.trajectory == i, state].mean() for i in range(10)]
         assert max(means[i] for i in low) <= min(means[i] for i in high)
-    free = model.with_constraint(None).predictor
-    both, theta, px = (edge_error(free, samples, 0, True, s) for s in ((2, 0), (2,), (0,)))
+    free = {"free": model.with_constraint(None).predictor}
+    splits = ((2, 0), (2,), (0,))
+    both, theta, px = (edge_errors(free, samples, 0, True, along)["free"] for along in splits)
     assert theta.shape == (10,)
     np.testing.assert_allclose(both, (theta + px) / 2)
 
@@ -273,19 +275,19 @@ def test_of_drives_a_frame_of_a_simple_kernel_is_tried_with_the_best(
         return (bad, "simple") if simplest else (model.predictor.dynamics, "best")
 
     monkeypatch.setattr("offmap.structure._fit_tangent", fit_tangent)
-    monkeypatch.setattr("offmap.structure.edge_error", _misses)
-    monkeypatch.setattr("offmap.structure.rollout_error", _misses)
+    monkeypatch.setattr("offmap.structure.edge_errors", _misses)
+    monkeypatch.setattr("offmap.structure.rollout_errors", _misses)
     drives = replace(model, config=replace(model.config, hold_out=hold_out))
     found = constrain(drives, model.predictor.gamma)
     assert asked == tried
     assert (found.choices.used == "tangent") == (len(tried) == 2)
 
 
-def _misses(predictor, data, primary, *_, **__):
-    """Squared errors of a predictor as it is, on each of the samples."""
+def _misses(candidates, data, primary, *_, **__):
+    """Squared errors of predictors as they are, on each of the samples."""
     samples = data if hasattr(data, "xdot") else data.samples()
-    off = np.asarray(at_each(predictor, samples.x, samples.u)) - samples.xdot
-    return np.mean(off**2, axis=1)
+    found = {n: np.asarray(at_each(p, samples.x, samples.u)) for n, p in candidates.items()}
+    return {name: np.mean((xdot - samples.xdot) ** 2, axis=1) for name, xdot in found.items()}
 
 
 def test_an_input_that_enters_evenly_is_kept_by_its_slope():

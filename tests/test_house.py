@@ -42,6 +42,7 @@ ROOMS = (
     "predictor",
     "rollout",
     "config",
+    "differentiation",
     "summary",
     "storage",
     "sampling",

@@ -14,6 +14,7 @@ from offmap.rollout import Integrator
 
 Preset = Literal["default", "paper"]
 Representation = Literal["dictionary", "projector", "rows"]
+Derivatives = Literal["forward", "middle", "smooth", "auto"]
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,20 @@ class Config:
     paper's rows, whichever is better at the held-out edge."""
     tangent: bool = False
     """Also learn the dynamics in the tangent frame of the constraint."""
-    hold_out: Literal["samples", "trajectories"] = "samples"
+    hold_out: Literal["samples", "trajectories", "auto"] = "samples"
     """What is held out at the edge of the data where choices are compared. On recordings, errors of
-    neighbouring samples are alike: hold out whole trajectories."""
-    integrator: Integrator = "euler"
+    neighbouring samples are alike: hold out whole trajectories. "auto" looks whether they are."""
+    derivatives: Derivatives = "forward"
+    """How differences of logged states stand in for x' where it was not measured: at the first
+    state of a step (exact under Euler's steps), half-way, or by local cubics that smooth noise away
+    ("auto": as the data ask; see `offmap.differentiation`)."""
+    bandwidth: float | None = None
+    """Half-width in seconds of the cubics of "smooth"; None: chosen from the data."""
+    timing: tuple[int, int] | None = (0, 0)
+    """What commands derivatives are due to: those of so many steps ago, averaged over so many steps
+    to either side. None: as the data say, where errors of neighbouring samples are alike."""
+    integrator: Integrator | Literal["auto"] = "euler"
+    """Of rollouts. "auto": Euler's where derivatives belong to such steps, else RK4."""
 
     def __post_init__(self) -> None:
         if self.project not in ("none", "learned"):
@@ -90,6 +101,10 @@ class Config:
                 ),
                 representations=("dictionary", "projector", "rows"),
                 tangent=True,
+                hold_out="auto",
+                derivatives="auto",
+                timing=None,
+                integrator="auto",
             )
         raise ValueError(f'A preset is "default" or "paper"; got {name!r}. Choose one of them.')
 

@@ -21,6 +21,7 @@ from offmap.constraint import (
     fit_rows,
 )
 from offmap.data import Dataset
+from offmap.differentiation import corrected, differentiated, integrator_of
 from offmap.gp import GPConfig
 from offmap.mlp import MLPConfig
 from offmap.model import Model
@@ -33,6 +34,7 @@ from offmap.symmetry import seen_from_its_axes
 from offmap.threads import one_blas_thread
 from offmap.types import Gamma, Progress, silent
 
+_CORRECTIONS = 2  # of half-way differences, each with dynamics learned from the last
 _FEW_STATES = 8  # with more, a learned Γ̂ has too many entries to learn beside equations
 
 
@@ -81,21 +83,53 @@ def fit(
     if known is not None:
         _check_gamma(known, dataset)
     primary = int(np.argmax(np.bincount(dataset.samples().source)))
-    keys = stage_keys(seed)
-    dataset, angles = _with_angles(dataset, primary, keys.dynamics, config)
+    best: Model | None = None
+    for told, settled in differentiated(dataset, primary, stage_keys(seed).dynamics, config):
+        model = _learn(told, dataset, dataset.sources[primary], settled, known, seed, progress)
+        if best is None or model.constraints.c > best.constraints.c:
+            best = model
+        if best.constraints.c >= dataset.n - dataset.m // (1 + dataset.history):
+            break  # as many laws as controls leave room for
+        progress = silent
+    assert best is not None
+    return best
 
+
+def _learn(
+    dataset: Dataset,
+    logged: Dataset,
+    source: str,
+    config: Config,
+    known: Gamma | None,
+    seed: int,
+    progress: Progress,
+) -> Model:
+    """Run all stages on data whose derivatives were told from what was logged."""
+    keys, primary = stage_keys(seed), dataset.sources.index(source)
+    dataset, angles = _with_angles(dataset, primary, keys.dynamics, config)
     progress("pseudometric: which inputs matter")
     sparsity = find_inputs(dataset, dataset.samples().xdot, primary, keys.pseudometric, config)
     progress("dynamics: fitting x' = f(x, u)")
     world, kernel, kernels = fit_stage(
         dataset, sparsity.reduction, None, primary, keys.dynamics, config
     )
+    for _ in range(_CORRECTIONS if config.derivatives == "middle" else 0):
+        better = corrected(dataset, world, logged)
+        if better is None:
+            break
+        dataset = better
+        sparsity = find_inputs(dataset, dataset.samples().xdot, primary, keys.pseudometric, config)
+        world, kernel, kernels = fit_stage(
+            dataset, sparsity.reduction, None, primary, keys.dynamics, config
+        )
+    if config.integrator == "auto":
+        config = replace(config, integrator=integrator_of(world, dataset, primary))
     model = Model(
         Predictor(world, None),
         world,
         config,
         dataset,
-        dataset.sources[primary],
+        source,
         sparsity.metric,
         None,
         Choices(kernels, {}, disagreement=sparsity.disagreement, kernel=kernel, angles=angles),

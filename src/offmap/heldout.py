@@ -1,6 +1,8 @@
 """How well a predictor extrapolates: fitted to the middle of the data, judged at its edge."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 import equinox as eqx
@@ -13,7 +15,7 @@ from offmap.config import stage_keys
 from offmap.data import Dataset, Samples
 from offmap.dynamics import Dynamics, fit_dynamics
 from offmap.gp import GPConfig, KernelName
-from offmap.gp.selection import by_group, edge_points, groups_by_reach
+from offmap.gp.selection import by_group, edge_points, folds_of, groups_by_reach
 from offmap.model import Model
 from offmap.predictor import Predictor
 from offmap.pseudometric import Reduction
@@ -66,7 +68,7 @@ def trajectory_errors(model: Model) -> dict[str, HeldOut]:
     for name, candidate in _variants(model, inside).items():
         refitted = candidate.conditioned_on(inside)
         predicted = at_each(refitted, outside.x, outside.u)
-        states = _rollouts(refitted, true[:, 0], controls, dataset.dt, model.config.integrator)
+        states = _rollouts(refitted, true[:, 0], controls, dataset.dt, model.integrator)
         off = _apart(np.asarray(states), true, dataset)
         errors[name] = HeldOut(
             _relative(np.asarray(predicted) - outside.xdot, samples.xdot),
@@ -119,75 +121,92 @@ def _relative(error: np.ndarray, of: np.ndarray) -> float:
     return float(np.sqrt(np.mean((error / np.where(spread > 0, spread, 1.0)) ** 2)))
 
 
-def edge_error(
-    predictor: Predictor,
+def edge_errors(
+    candidates: Mapping[str, Predictor],
     samples: Samples,
     primary: int,
     by_trajectory: bool = False,
     along: tuple[int, ...] = (),
-) -> Float[np.ndarray, " G"]:
-    """Mean squared one-step error at the outermost fifth of the primary source's samples.
+) -> dict[str, Float[np.ndarray, " G"]]:
+    """Mean squared one-step errors at the outermost fifth of the primary source's samples.
 
     One number for each trajectory that has samples there; or, with `by_trajectory`, for every
-    trajectory, left out with others (`_folds`). The regressor is conditioned again on the rest, at
-    its hyperparameters. Components of x' are measured in units of their spread.
+    trajectory, left out with others (`_folds`). Regressors are conditioned again on the rest, at
+    their hyperparameters. Components of x' are measured in units of their spread.
     """
     own = np.flatnonzero(samples.source == primary)
     own = own[:: max(1, len(own) // _POINTS)]
     spread = samples.xdot[own].std(axis=0)
-    inputs, errors = np.concatenate([samples.x, samples.u], axis=1)[own], []
+    spread = np.where(spread > 0, spread, 1.0)
     if by_trajectory:
-        folds = [np.isin(samples.trajectory[own], far) for far in _folds(samples, own, along)]
+        outer = [np.isin(samples.trajectory[own], far) for far in _folds(samples, own, along)]
     else:
-        folds = [edge_points(inputs)]
-    for edge in folds:
-        middle, outside = samples.take(own[~edge]), samples.take(own[edge])
-        refitted = predictor.conditioned_on(middle)
-        predicted = at_each(refitted, outside.x, outside.u)
-        error = (np.asarray(predicted) - outside.xdot) / np.where(spread > 0, spread, 1.0)
-        errors.append(by_group(error, outside.trajectory))
+        outer = [edge_points(np.concatenate([samples.x, samples.u], axis=1)[own])]
+    errors: dict[str, list[np.ndarray]] = {name: [] for name in candidates}
+    for fold in folds_of(outer):
+        out = samples.take(own[fold.outside])
+        for name, refitted in _again(candidates, samples.take(own[fold.inside])):
+            error = (np.asarray(at_each(refitted, out.x, out.u)) - out.xdot) / spread
+            errors[name].append(by_group(error[: fold.count], out.trajectory[: fold.count]))
     if not along:
-        return np.concatenate(errors)
-    return _by_trajectory([np.unique(samples.trajectory[own[edge]]) for edge in folds], errors)
+        return {name: np.concatenate(each) for name, each in errors.items()}
+    drives = [np.unique(samples.trajectory[own[edge]]) for edge in outer]
+    return {name: _by_trajectory(drives, each) for name, each in errors.items()}
 
 
-def rollout_error(
-    predictor: Predictor,
+def rollout_errors(
+    candidates: Mapping[str, Predictor],
     dataset: Dataset,
     primary: int,
     integrator: Integrator,
     by_trajectory: bool = False,
     along: tuple[int, ...] = (),
-) -> Float[np.ndarray, " G"] | None:
-    """Mean squared error of rollouts along each of the outermost fifth of the trajectories.
+) -> dict[str, Float[np.ndarray, " G"]]:
+    """Mean squared errors of rollouts along each of the outermost fifth of the trajectories.
 
-    With `by_trajectory`, along every trajectory, left out with others (`_folds`). The regressor is
+    With `by_trajectory`, along every trajectory, left out with others (`_folds`). Regressors are
     conditioned again on the rest. Noise that hides a wrong constraint from the error of one step
-    averages out along a rollout. Components are measured by how far they move. None where there are
-    fewer than five trajectories, or where they are too short to roll out.
+    averages out along a rollout. Components are measured by how far they move. Empty where there
+    are fewer than five trajectories, or where they are too short to roll out.
     """
     samples = dataset.samples()
     own = np.flatnonzero(samples.source == primary)
     left_out = _folds(samples, own, along)
     left_out = left_out if by_trajectory else left_out[-1:]
-    folds = [far[:_ROLLED] for far in left_out]
-    every = np.unique(np.concatenate(folds))
+    drives = [far[:_ROLLED] for far in left_out]
+    every = np.unique(np.concatenate(drives))
     lengths = (min(len(log.u), len(log.x) - 1) for log in (dataset.trajectories[i] for i in every))
     steps = min(_HORIZON, *lengths)
     if len(np.unique(samples.trajectory[own])) < 5 or steps < 5:
-        return None
+        return {}
     true = np.stack([dataset.trajectories[i].x[: steps + 1] for i in every])
     moved = np.sqrt(np.mean(_apart(true, true[:, :1], dataset) ** 2, axis=(0, 1)))
-    errors = []
-    for far, unseen in zip(folds, left_out, strict=True):
-        kept = own[~np.isin(samples.trajectory[own], unseen)]
-        refitted = predictor.conditioned_on(samples.take(kept[:: max(1, len(kept) // _POINTS)]))
+    own = own[:: max(1, len(own) // _POINTS)]
+    errors: dict[str, list[np.ndarray]] = {name: [] for name in candidates}
+    folds = folds_of([np.isin(samples.trajectory[own], unseen) for unseen in left_out])
+    for far, fold in zip(drives, folds, strict=True):
         true = np.stack([dataset.trajectories[i].x[: steps + 1] for i in far])
         controls = np.stack([dataset.trajectories[i].u[:steps] for i in far])
-        states = np.asarray(_rollouts(refitted, true[:, 0], controls, dataset.dt, integrator))
-        error = _apart(states, true, dataset) / np.where(moved > 0, moved, 1.0)
-        errors.append(np.mean(error**2, axis=(1, 2)))
-    return _by_trajectory(folds, errors) if along else np.concatenate(errors)
+        for name, refitted in _again(candidates, samples.take(own[fold.inside])):
+            states = np.asarray(_rollouts(refitted, true[:, 0], controls, dataset.dt, integrator))
+            error = _apart(states, true, dataset) / np.where(moved > 0, moved, 1.0)
+            errors[name].append(np.mean(error**2, axis=(1, 2)))
+    together = partial(_by_trajectory, drives) if along else np.concatenate
+    return {name: together(each) for name, each in errors.items()}
+
+
+def _again(
+    candidates: Mapping[str, Predictor], samples: Samples
+) -> Iterator[tuple[str, Predictor]]:
+    """What the candidates would be with these samples instead of their own.
+
+    Those that differ in how they obey a constraint alone share the work.
+    """
+    done: dict[int, Dynamics] = {}
+    for name, one in candidates.items():
+        if id(one.dynamics) not in done:
+            done[id(one.dynamics)] = one.conditioned_on(samples).dynamics
+        yield name, Predictor(done[id(one.dynamics)], one.gamma, one.softness)
 
 
 def _folds(samples: Samples, own: np.ndarray, along: tuple[int, ...] = ()) -> list[np.ndarray]:

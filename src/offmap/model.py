@@ -23,7 +23,7 @@ from offmap.gp import Strays
 from offmap.gp.draws import DrawnGPs, FunctionDraws, PriorDraw
 from offmap.predictor import Predictor
 from offmap.pseudometric import Pseudometric
-from offmap.rollout import rollout
+from offmap.rollout import Integrator, rollout
 from offmap.sampling import Doubt, DrawnFields, MemberDraws, draw_fields, find_doubt
 from offmap.storage import read, register, write
 from offmap.summary import Choices, Retained, summarise
@@ -64,6 +64,11 @@ class Model:
     def __call__(self, x: Float[Array, " n"], u: Float[Array, " m"]) -> Float[Array, " n"]:
         """X' at one state and control; works under jax.jit, vmap and grad."""
         return self.means(x, u)
+
+    @property
+    def integrator(self) -> Integrator:
+        """Of rollouts."""
+        return "euler" if self.config.integrator == "auto" else self.config.integrator
 
     @cached_property
     def means(self) -> Predictor:
@@ -135,7 +140,7 @@ class Model:
         shape = broadcast(x0.shape[:-1], controls.shape[:-2], "x0 and controls")
         starts, plans = flat(x0, shape, 1), flat(controls, shape, 2)
         result = (*shape, controls.shape[-2] + 1, self.dataset.n)
-        integrator = self.config.integrator
+        integrator = self.integrator
         if samples is None:
             states = self._unpacked.call(
                 _rollout, starts, plans, np.float64(dt), integrator=integrator

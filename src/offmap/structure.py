@@ -15,7 +15,7 @@ from offmap.data import Dataset, Samples
 from offmap.dynamics import Dynamics, complete_dynamics, targets
 from offmap.gauge import commanded_gauge
 from offmap.gp.verdict import OF_DRIVES, UNSURE, level_with_best, root_mean
-from offmap.heldout import edge_error, rollout_error
+from offmap.heldout import edge_errors, rollout_errors
 from offmap.model import Model
 from offmap.predictor import Predictor
 from offmap.projection import unit_residual
@@ -28,8 +28,8 @@ _SOFT_POINTS = 3000  # beyond, a variance for every prediction costs too much
 _FAR = 1.25  # times the error of the best: any projection takes some noise away
 _FIRM = ("projected", "tangent")  # structures that obey a constraint to the letter
 _SOME = 2  # equations, of which some may be of use where all are not
-_DRIVES = 8  # of which one half can tell about the other
-_LEVEL = 1.05  # ratio of errors within which candidates count as equal
+_DRIVES = 6  # of which one half can tell about the other
+LEVEL = 1.05  # ratio of errors within which candidates count as equal
 FLOOR = 1e-4  # held-out errors below this share of the spread of x' count as equal
 
 
@@ -72,16 +72,13 @@ def _as_held_out(model: Model, gamma: Gamma, tangent: Dynamics, kernel: str) -> 
     if len(samples) > _SOFT_POINTS:
         del candidates["soft"]
     along = done_without(candidates["projected"], candidates["tangent"], model, primary)
-    edge = {
-        name: edge_error(candidate, samples, primary, by_trajectory(model.config), along)
-        for name, candidate in candidates.items()
-    }
+    edge = edge_errors(candidates, samples, primary, by_trajectory(model.config), along)
     scores = root_mean(edge)
     settled = max(scores.values()) <= FLOOR
     rolled = {} if settled else rolled_out(candidates, model, primary, along)
-    few = by_trajectory(model.config) and _drives(model, primary) < _DRIVES
-    unsure = OF_DRIVES if few else UNSURE
-    best = most_structure(edge, rolled, none_first=_is_learned(model, gamma), unsure=unsure)
+    best = most_structure(
+        edge, rolled, none_first=_is_learned(model, gamma), unsure=unsure_of(model, gamma)
+    )
     across = tuple(model.dataset.state_names[i] for i in along)
     choices = replace(
         model.choices, structure=scores, rollouts=root_mean(rolled), used=best, across=across
@@ -108,53 +105,55 @@ def constrain_by(model: Model, found: ConstraintFit) -> Model:
         return constrained
     primary, kept = model.dataset.sources.index(model.primary), list[int]()
     before = _judged(Predictor(model.world, None), model, primary)
+    unsure = unsure_of(model, found.gamma)
     for row in range(found.c):
         gamma = found.only([*kept, row]).gamma
         after = _judged(Predictor(model.world, gamma), model, primary)
-        if _no_worse(after, before):
+        if _no_worse(after, before, unsure):
             before, kept = after, [*kept, row]
     if not 0 < len(kept) < found.c:
         return constrained
     fewer = found.only(kept)
     again = constrain(replace(model, constraint_fit=fewer), fewer.gamma)
-    if again.choices.used not in _FIRM or not _no_worse(
-        *(_judged(each.predictor, model, primary) for each in (again, constrained))
-    ):
+    if again.choices.used not in _FIRM:
+        return constrained
+    errors = [_judged(each.predictor, model, primary) for each in (again, constrained)]
+    if constrained.choices.used == "soft" and not _no_worse(errors[0], errors[1], unsure):
         return constrained
     assert found.equations is not None
     left_out = tuple(str(found.equations[i]) for i in range(found.c) if i not in kept)
     return replace(again, choices=replace(again.choices, left_out=left_out))
 
 
-def _no_worse(own: list[np.ndarray], others: list[np.ndarray]) -> bool:
+def unsure_of(model: Model, gamma: Gamma | None) -> float:
+    """The ratio of errors that chance may explain; a larger one where whole drives are held out.
+
+    That is for what was found in the data, which obey it; a Γ that was given has no other judge.
+    """
+    found = model.constraint_fit is not None and model.constraint_fit.gamma is gamma is not None
+    few = _drives(model, model.dataset.sources.index(model.primary)) < _DRIVES
+    return OF_DRIVES if by_trajectory(model.config) and (found or few) else UNSURE
+
+
+def _no_worse(own: list[np.ndarray], others: list[np.ndarray], unsure: float) -> bool:
     """Whether held-out errors are level with others before every judge."""
     pairs = [{"own": a, "other": b} for a, b in zip(own, others, strict=True)]
-    return all("own" in level_with_best(pair, FLOOR) for pair in pairs)
+    return all("own" in level_with_best(pair, FLOOR, unsure=unsure) for pair in pairs)
 
 
 def _judged(predictor: Predictor, model: Model, primary: int) -> list[np.ndarray]:
     """Errors of one step at the held-out edge, and of held-out rollouts where there are any."""
-    edge = edge_error(predictor, model.dataset.samples(), primary, by_trajectory(model.config))
-    return [edge, *rolled_out({"it": predictor}, model, primary).values()]
+    candidates, samples = {"it": predictor}, model.dataset.samples()
+    edge = edge_errors(candidates, samples, primary, by_trajectory(model.config))
+    return [edge["it"], *rolled_out(candidates, model, primary).values()]
 
 
 def rolled_out(
     candidates: dict[str, Predictor], model: Model, primary: int, along: tuple[int, ...] = ()
 ) -> dict[str, np.ndarray]:
     """Errors of held-out rollouts, where trajectories are long enough to tell."""
-    dataset = model.dataset
-    errors = {
-        name: rollout_error(
-            candidate,
-            dataset,
-            primary,
-            model.config.integrator,
-            by_trajectory(model.config),
-            along,
-        )
-        for name, candidate in candidates.items()
-    }
-    return {name: error for name, error in errors.items() if error is not None}
+    drives = by_trajectory(model.config)
+    return rollout_errors(candidates, model.dataset, primary, model.integrator, drives, along)
 
 
 def done_without(world: Predictor, frame: Predictor, model: Model, primary: int) -> tuple[int, ...]:
@@ -187,25 +186,31 @@ def _is_learned(model: Model, gamma: Gamma) -> bool:
 
 
 def most_structure(
-    *judges: dict[str, np.ndarray], none_first: bool = False, unsure: float = UNSURE
+    *judges: dict[str, np.ndarray],
+    none_first: bool = False,
+    level: float = LEVEL,
+    unsure: float = UNSURE,
 ) -> str:
     """The last candidate, each having more structure than the one before, that is no worse.
 
-    A candidate must be level with the best before every judge, within 5 %: where states are noisy,
-    a model of the world predicts noisy motions a little better than the law that the true states
-    obey; and within `unsure` where chance explains the difference. Where none is level, the one
-    that is least behind before the judge that likes it least is taken. `none_first` takes no
-    structure at all unless a judge puts that far behind.
+    A candidate must be level with the best before every judge, within 5 % (`level`): where states
+    are noisy, a model of the world predicts noisy motions a little better than the law that the
+    true states obey; and within `unsure` where chance explains the difference. Where none is level,
+    the one that is least behind before the judge that likes it least is taken. `none_first` takes
+    no structure at all unless a judge puts that far behind. Being drawn towards a constraint
+    ("soft") must be clearly better than none.
     """
     judges = tuple(judge for judge in judges if judge)
-    level = set.intersection(
-        *(set(level_with_best(judge, FLOOR, level=_LEVEL, unsure=unsure)) for judge in judges)
+    good = set.intersection(
+        *(set(level_with_best(judge, FLOOR, level=level, unsure=unsure)) for judge in judges)
     )
     scores = [{n: max(e, FLOOR) for n, e in root_mean(judge).items()} for judge in judges]
+    if "none" in good:
+        good.discard("soft")  # what it is drawn to would be obeyed to the letter, were it true
     if none_first and all(judge["none"] <= _FAR * min(judge.values()) for judge in scores):
         return "none"
-    if level:
-        return [name for name in judges[0] if name in level][-1]
+    if good:
+        return [name for name in judges[0] if name in good][-1]
     regret = {
         name: max(judge[name] / min(judge.values()) for judge in scores) for name in scores[0]
     }

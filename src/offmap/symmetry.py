@@ -8,12 +8,12 @@ from offmap.axes import TurnedAxes, likeliest_turning
 from offmap.config import stage_keys
 from offmap.constraint.doubt import misfit
 from offmap.dynamics import Dynamics, complete_dynamics, targets
-from offmap.gp.verdict import root_mean
-from offmap.heldout import edge_error
+from offmap.gp.verdict import UNSURE, root_mean
+from offmap.heldout import edge_errors
 from offmap.model import Model
 from offmap.predictor import Predictor
 from offmap.stages import by_trajectory, find_inputs, fit_stage
-from offmap.structure import FLOOR, done_without, most_structure, rolled_out
+from offmap.structure import FLOOR, LEVEL, done_without, most_structure, rolled_out, unsure_of
 from offmap.threads import one_blas_thread
 
 
@@ -42,13 +42,11 @@ def seen_from_its_axes(model: Model) -> Model:
     if gamma is not None:
         candidates = dict(reversed(candidates.items()))
     along = done_without(Predictor(model.world, None), candidates["turned"], model, primary)
-    edge = {
-        name: edge_error(candidate, samples, primary, by_trajectory(model.config), along)
-        for name, candidate in candidates.items()
-    }
+    edge = edge_errors(candidates, samples, primary, by_trajectory(model.config), along)
     settled = max(root_mean(edge).values()) <= FLOOR
     rolled = {} if settled else rolled_out(candidates, model, primary, along)
-    best = most_structure(edge, rolled)
+    level = UNSURE if gamma is not None else LEVEL
+    best = most_structure(edge, rolled, level=level, unsure=max(level, unsure_of(model, gamma)))
     choices = replace(
         model.choices,
         structure={**model.choices.structure, **root_mean(edge)},

@@ -94,7 +94,7 @@ class ModelEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             self._state,
             u,
             model.dataset.dt,
-            model.config.integrator,
+            model.integrator,
         )
         state = np.asarray(following)
         # Comparisons that NaN fails: a state or trust that is no number ends the episode too.

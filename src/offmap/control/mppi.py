@@ -162,7 +162,7 @@ class MPPI:
         """Cost of every plan: all plans advance together, one step at a time."""
         model = self.f if isinstance(self.f, Model) else None
         dt = model.dataset.dt if model is not None and self.dt is None else self.dt
-        integrator: Integrator = "euler" if model is None else model.config.integrator
+        integrator: Integrator = "euler" if model is None else model.integrator
         assert dt is not None  # checked when the controller was made
 
         def advance(carry, now):

@@ -1,6 +1,6 @@
 """Derivatives of logged states, and the smoothing that keeps noise out of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +8,20 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy import signal
 
+from offmap.data.smoother import choose_bandwidth, local_cubic, widest_bandwidth
 from offmap.data.trajectory import Trajectory, as_dt, as_floats, finite_difference, unwrap
 
-__all__ = ["finite_difference", "low_pass", "smooth"]
+__all__ = [
+    "commands_in_time",
+    "finite_difference",
+    "half_way",
+    "local_slopes",
+    "low_pass",
+    "slope_bandwidth",
+    "smooth",
+]
+
+_LEAST_STEPS = 4  # that a smoothed log must keep
 
 
 def low_pass(x: ArrayLike, dt: float, cutoff_hz: float, order: int = 2) -> Float[np.ndarray, "..."]:
@@ -55,7 +66,99 @@ def smooth(
         angles: State columns in radians to unwrap first; they come back unwrapped.
     """
     states = low_pass(unwrap(trajectory.x, angles), trajectory.dt, cutoff_hz, order)
-    return replace(trajectory, x=states, xdot=None)
+    return replace(trajectory, x=states, xdot=None, middle=None, seen=None)
+
+
+def half_way(trajectory: Trajectory, angles: Sequence[int] = ()) -> Trajectory:
+    """The trajectory with its differences taken for derivatives half-way between two states.
+
+    Of a motion in continuous time they are that but for terms of second order in dt, where
+    differences taken for derivatives at the first state are off by a term of first order.
+    """
+    x = unwrap(trajectory.x, angles)
+    steps = min(len(x) - 1, trajectory.T)
+    return replace(
+        trajectory,
+        x=trajectory.x[: steps + 1],
+        u=trajectory.u[:steps],
+        middle=(x[:steps] + x[1 : steps + 1]) / 2,
+        xdot=finite_difference(x[: steps + 1], trajectory.dt),
+        seen=None,
+    )
+
+
+def local_slopes(
+    trajectory: Trajectory, bandwidth: float, angles: Sequence[int] = ()
+) -> Trajectory | None:
+    """The trajectory with states and derivatives half-way between them from local cubics.
+
+    Controls are averaged with the same weights as velocities are: a derivative that stands for a
+    longer time is not due to the control of one step. The first and last steps, around which too
+    little is known, are cut off; None if hardly any are left.
+
+    Args:
+        trajectory: The log to smooth.
+        bandwidth: Half-width of the cubics' windows in seconds.
+        angles: State columns in radians to unwrap first; they come back unwrapped.
+    """
+    x, dt = unwrap(trajectory.x, angles), trajectory.dt
+    steps = min(len(x) - 1, trajectory.T)
+    time = dt * np.arange(steps + 1)
+    moved = np.concatenate([np.zeros((1, trajectory.m)), np.cumsum(trajectory.u[:steps], axis=0)])
+    columns = np.concatenate([x[: steps + 1], dt * moved], axis=1)
+    ends = local_cubic(time, columns, time, bandwidth)
+    middle = local_cubic(time, columns, time[:-1] + dt / 2, bandwidth)
+    known = np.flatnonzero(middle.known & ends.known[:-1] & ends.known[1:])
+    if len(known) < _LEAST_STEPS:
+        return None
+    first, last = known[0], known[-1] + 1
+    n = trajectory.n
+    return replace(
+        trajectory,
+        x=ends.value[first : last + 1, :n],
+        u=trajectory.u[first:last],
+        middle=middle.value[first:last, :n],
+        xdot=middle.slope[first:last, :n],
+        seen=middle.slope[first:last, n:],
+    )
+
+
+def commands_in_time(trajectory: Trajectory, delay: int, width: int) -> Trajectory:
+    """The trajectory with its derivatives due to controls of a while ago, and averaged.
+
+    Controls are those of `delay` steps before, averaged over `width` steps to either side with
+    tricube weights; at the ends over as many of these as there are.
+    """
+    if trajectory.xdot is None or delay == width == 0:
+        return trajectory
+    u = trajectory.u if trajectory.seen is None else trajectory.seen
+    away = np.arange(-width, width + 1)
+    weights = (1 - (np.abs(away) / (width + 1)) ** 3) ** 3
+    rows = np.arange(len(u))[:, None] - delay + away
+    inside = np.where((rows >= 0) & (rows < len(u)), weights, 0.0)
+    inside[inside.sum(axis=1) == 0, 0] = 1.0  # before the first: that one
+    inside = inside / inside.sum(axis=1, keepdims=True)
+    seen = np.einsum("tw,twm->tm", inside, u[np.clip(rows, 0, len(u) - 1)])
+    return replace(trajectory, seen=seen)
+
+
+def slope_bandwidth(trajectories: Iterable[Trajectory], angles: Sequence[int] = ()) -> float | None:
+    """The half-width for `local_slopes` that best predicts states from others, in seconds.
+
+    None if the trajectories are too short to tell.
+    """
+    logs = list(trajectories)
+    dt, begin = logs[0].dt, 0.0
+    times, values = [], []
+    for log in logs:
+        x = unwrap(log.x, angles)
+        times.append(begin + dt * np.arange(len(x)))
+        values.append(x - x[0])
+        begin = times[-1][-1] + 2 * widest_bandwidth(dt, dt)  # so that no window sees two of them
+    try:
+        return choose_bandwidth(np.concatenate(times), np.concatenate(values), dt)
+    except ValueError:
+        return None
 
 
 def _check_filter(cutoff_hz: float, rate: float, order: int) -> None:

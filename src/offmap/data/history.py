@@ -41,12 +41,14 @@ def history_length(names: tuple[str, ...]) -> int:
 
 def with_past_commands(trajectory: Trajectory, k: int) -> Trajectory:
     """The trajectory with k past commands as further columns of u, and its first k steps gone."""
-    xdot = trajectory.xdot
+    xdot, middle, seen = trajectory.xdot, trajectory.middle, trajectory.seen
     return replace(
         trajectory,
         x=trajectory.x[k:],
         u=stack_history(trajectory.u, k),
         xdot=None if xdot is None else xdot[k:],
+        middle=None if middle is None else middle[k:],
+        seen=None if seen is None else stack_history(seen, k),
     )
 
 

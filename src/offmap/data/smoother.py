@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 
 _TERMS = 4  # a cubic: with a quadratic, the bandwidth best for values would bias the slopes
 _CANDIDATES = 14
+_WIDEST = 12.0  # times the narrowest half-width
 _TARGETS = 1500  # samples at which a bandwidth is judged
 _BLOCK = 4096  # times fitted at once, which bounds memory
 
@@ -69,6 +70,11 @@ def _fit_block(
     return Smoothed(coefficients[:, 0] + level, coefficients[:, 1] / bandwidth, known)
 
 
+def widest_bandwidth(interval: float, dt: float) -> float:
+    """The widest half-width that is tried for samples so far apart, and steps of dt."""
+    return _WIDEST * (dt + 3.0 * interval)
+
+
 def choose_bandwidth(
     time: Float[np.ndarray, " N"], values: Float[np.ndarray, "N k"], dt: float
 ) -> float:
@@ -80,8 +86,7 @@ def choose_bandwidth(
     """
     interval = float(np.median(np.diff(time)))
     hole = dt
-    least = hole + 3.0 * interval
-    candidates = least * np.geomspace(1.0, 12.0, _CANDIDATES)
+    candidates = np.geomspace(hole + 3.0 * interval, widest_bandwidth(interval, dt), _CANDIDATES)
     stride = max(1, len(time) // _TARGETS)
     targets = np.arange(stride // 2, len(time), stride)
     guesses = [local_cubic(time, values, time[targets], h, hole) for h in candidates]

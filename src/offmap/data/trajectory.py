@@ -24,6 +24,10 @@ class Trajectory:
         dt: Seconds between rows.
         xdot: Measured state derivatives; when None, forward differences of `x` stand in.
         source: Where the log comes from, for example "offline" or "online".
+        middle: States at which xdot was taken, one for each control, where these are not the first
+            states of the steps but those half-way.
+        seen: Controls that xdot is due to, one for each control, where it was averaged over more
+            than its step.
     """
 
     x: Float[np.ndarray, "states n"]
@@ -31,6 +35,8 @@ class Trajectory:
     dt: float = 0.1
     xdot: Float[np.ndarray, "derivatives n"] | None = None
     source: str = "offline"
+    middle: Float[np.ndarray, "T n"] | None = None
+    seen: Float[np.ndarray, "T m"] | None = None
 
     # Any input may arrive here and is refused with a ValueError, also where tests check types.
     __no_type_check__ = True
@@ -44,12 +50,15 @@ class Trajectory:
             dt: float = 0.1,
             xdot: ArrayLike | None = None,
             source: str = "offline",
+            middle: ArrayLike | None = None,
+            seen: ArrayLike | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         store = {"x": as_table(self.x, "x"), "u": as_table(self.u, "u"), "dt": as_dt(self.dt)}
-        if self.xdot is not None:
-            store["xdot"] = as_table(self.xdot, "xdot")
+        for name in ("xdot", "middle", "seen"):
+            if getattr(self, name) is not None:
+                store[name] = as_table(getattr(self, name), name)
         for name, value in store.items():
             object.__setattr__(self, name, value)
         if not isinstance(self.source, str) or not self.source.strip():
@@ -58,6 +67,7 @@ class Trajectory:
                 'name where the log comes from, such as "offline" or "online"'
             )
         _check_lengths(self.x, self.u, self.xdot)
+        _check_where(self)
 
     @property
     def T(self) -> int:
@@ -85,7 +95,8 @@ class Trajectory:
 
         Measured derivatives give T samples. Without them forward differences give T samples from
         T + 1 states and T - 1 from T states, whose last control is dropped. States come back as
-        they were logged, wrapped or not.
+        they were logged, wrapped or not; those half-way, and controls averaged as the derivatives
+        were, stand in where the trajectory has them.
 
         Args:
             angles: State columns in radians to unwrap before differencing.
@@ -96,14 +107,35 @@ class Trajectory:
         else:
             xdot = self.xdot[: self.T]
         count = min(self.T, xdot.shape[0])
-        return self.x[:count], self.u[:count], xdot
+        x = self.x if self.middle is None else self.middle
+        u = self.u if self.seen is None else self.seen
+        return x[:count], u[:count], xdot[:count]
 
     def __repr__(self) -> str:
         derivatives = "estimated" if self.xdot is None else "measured"
+        derivatives += "" if self.middle is None else " half-way"
         return (
             f"Trajectory(T={self.T}, n={self.n}, m={self.m}, dt={self.dt:g}, "
             f"xdot {derivatives}, source={self.source!r})"
         )
+
+
+def _check_where(trajectory: Trajectory) -> None:
+    """Half-way states and averaged controls belong to derivatives, row by row."""
+    for name, width in (("middle", trajectory.n), ("seen", trajectory.m)):
+        array = getattr(trajectory, name)
+        if array is None:
+            continue
+        if array.shape != (trajectory.T, width):
+            raise ValueError(
+                f"{name} must have a row for each of the T controls, and {width} columns; received "
+                f"shape {array.shape} and T = {trajectory.T}; cut them to the same time span"
+            )
+        if trajectory.xdot is None:
+            raise ValueError(
+                f"{name} says what measured derivatives belong to; received {name} without xdot; "
+                f"give xdot, or leave {name} out"
+            )
 
 
 def finite_difference(

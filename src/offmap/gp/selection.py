@@ -5,16 +5,17 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Bool, Float, PRNGKeyArray
 
 from offmap.calls import at_each
-from offmap.gp.expansion import AbstractGPs
 from offmap.gp.fit import GPConfig, fit_gps
 from offmap.gp.kernels import KernelName
 from offmap.gp.verdict import OF_DRIVES, UNSURE, level_with_best, root_mean
+from offmap.regressor import AbstractRegressor
 
 _EDGE = 0.2  # share of the points held out
 _FOLDS = 4  # in which groups that are not at the edge are left out
+_SPARE = 0.15  # share of the rows to learn from that a fold may lose
 _STATIONARY = ("rbf",)  # kernels that know no trend
 _AFFINE = ("bilinear", "affine")  # kernels in which some inputs enter affinely
 _LEVEL, _CHANCE = 1.05, 3.0  # ratio and standard errors by which these must be better than others
@@ -32,6 +33,39 @@ class ChosenKernel:
     """Root mean square error of every candidate that was tried."""
     errors: Float[np.ndarray, " G"]
     """Mean squared errors of this one, by held-out groups in the order of their codes."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows to learn from, and rows to predict of which the first `count` are those left out."""
+
+    inside: np.ndarray
+    outside: np.ndarray
+    count: int
+
+    @property
+    def out(self) -> np.ndarray:
+        """The rows left out."""
+        return self.outside[: self.count]
+
+
+def folds_of(masks: Sequence[Bool[np.ndarray, " N"]]) -> list[Fold]:
+    """A fold for each mask of rows to leave out, all of one size where that costs few rows.
+
+    They then share their compiled programs: some rows to learn from are dropped, and some of those
+    to predict come again.
+    """
+    least = min(int(np.sum(~mask)) for mask in masks)
+    most = max(int(np.sum(mask)) for mask in masks)
+    folds = []
+    for mask in masks:
+        inside, outside = np.flatnonzero(~mask), np.flatnonzero(mask)
+        spare = len(inside) - least
+        if 0 < spare <= _SPARE * len(inside):
+            inside = np.delete(inside, np.linspace(0, len(inside) - 1, spare).astype(int))
+        padded = np.append(outside, np.resize(outside, most - len(outside)))
+        folds.append(Fold(inside, padded, len(outside)))
+    return folds
 
 
 def edge_points(x: Float[np.ndarray, "N d"], groups: np.ndarray | None = None) -> np.ndarray:
@@ -90,7 +124,9 @@ def choose_kernel(
     if len(candidates) == 1:
         return ChosenKernel(candidates[0], controls, {candidates[0]: 0.0}, np.zeros(1))
     edge = edge_points(x, groups) if edge is None else edge
-    source = np.zeros(int(np.sum(~edge)), dtype=int)
+    inner = [] if groups is None else _inside(x, groups, edge)
+    far, *others = folds_of([edge, *inner])
+    source = np.zeros(len(far.inside), dtype=int)
     # Outputs of a row of Γ share a scale: one that is zero up to round-off must not decide.
     size = np.sqrt(np.mean(y**2, axis=0))
     spread = np.maximum(y.std(axis=0), 1e-3 * size.max()) if config.centre else size.max()
@@ -99,19 +135,21 @@ def choose_kernel(
 
     def held_out(name: KernelName, split: tuple[int, ...]) -> np.ndarray:
         gps = fit_gps(
-            x[~edge],
-            y[~edge],
+            x[far.inside],
+            y[far.inside],
             source,
             key=key,
             config=replace(config, kernel=name),
             controls=split,
         )
-        error = (np.asarray(at_each(gps, x[edge])) - y[edge]) / spread
+        found = [_errors_of(gps, far, x, y, spread)]
+        for fold in others:  # at fixed hyperparameters
+            again = gps.conditioned(x[fold.inside], y[fold.inside])
+            found.append(_errors_of(again, fold, x, y, spread))
         if groups is None:
-            return by_group(error, None)
-        errors = _inside_errors(gps, x, y, groups, edge, spread)
-        errors[np.isin(np.unique(groups), groups[edge])] = by_group(error, groups[edge])
-        return errors
+            return found[0]
+        rows = np.concatenate([fold.out for fold in (far, *others)])
+        return by_group(np.sqrt(np.concatenate(found))[:, None], groups[rows])
 
     for name in candidates:
         alone = x.shape[1] == len(controls)
@@ -164,28 +202,21 @@ def _level(errors: dict[str, np.ndarray], by_drives: bool = False) -> tuple[str,
     return tuple(name for name in level if name != "proportional" or name in sure)
 
 
-def _inside_errors(
-    gps: AbstractGPs,
-    x: np.ndarray,
-    y: np.ndarray,
-    groups: np.ndarray,
-    edge: np.ndarray,
-    spread: np.ndarray | float,
-) -> Float[np.ndarray, " G"]:
-    """Errors on the groups that are not at the edge, left out in turn, at fixed hyperparameters.
+def _inside(x: np.ndarray, groups: np.ndarray, edge: np.ndarray) -> list[np.ndarray]:
+    """Masks of groups that are not at the edge, in parts that are left out in turn.
 
-    Few groups are at the edge, whose errors are left at 0; these tell whether a difference there is
-    chance.
+    Few groups are at the edge; these tell whether a difference there is chance.
     """
-    codes = np.unique(groups)
-    errors = np.zeros(len(codes))
     inner = groups_by_reach(x[~edge], groups[~edge])
-    for fold in np.array_split(inner, min(_FOLDS, len(inner))):
-        out = np.isin(groups, fold)
-        mean = at_each(gps.conditioned(x[~out], y[~out]), jnp.asarray(x[out]))
-        own = by_group((np.asarray(mean) - y[out]) / spread, groups[out])
-        errors[np.isin(codes, fold)] = own
-    return errors
+    return [np.isin(groups, codes) for codes in np.array_split(inner, min(_FOLDS, len(inner)))]
+
+
+def _errors_of(
+    gps: AbstractRegressor, fold: Fold, x: np.ndarray, y: np.ndarray, spread: np.ndarray | float
+) -> Float[np.ndarray, " F"]:
+    """Mean squared error of each row that a fold leaves out."""
+    mean = np.asarray(at_each(gps, jnp.asarray(x[fold.outside])))[: fold.count]
+    return by_group((mean - y[fold.out]) / spread, None)
 
 
 def by_group(error: Float[np.ndarray, "E p"], groups: np.ndarray | None) -> Float[np.ndarray, " G"]:

@@ -243,10 +243,9 @@ def _steer(model: Model, panel: str) -> str:
 
 
 def _made(model: Model) -> str:
-    config = model.config
     return (
         f"<p>Seed {model.seed}; hyperparameters set by the source "
-        f"<code>{escape(model.primary)}</code>; integrator {config.integrator}. "
+        f"<code>{escape(model.primary)}</code>; integrator {model.integrator}. "
         f"JAX {jax.__version__}, NumPy {np.__version__}.</p><pre>{escape(model.summary())}</pre>"
     )
 

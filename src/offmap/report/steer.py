@@ -56,7 +56,7 @@ def steering(model: Model, held_out: HeldOut) -> tuple[dict[str, Any] | None, st
         "used": used,
         "constrained": len(found) > 1,
         "dt": dataset.dt,
-        "integrator": model.config.integrator,
+        "integrator": model.integrator,
         "states": list(dataset.state_names),
         "controls": list(dataset.control_names),
         "angles": list(dataset.angle_indices),

@@ -171,7 +171,7 @@ def _trials(
     u = np.stack(
         [_padded(w, every) for w in mine] + [_padded(mine[0], every)] * (len(x0) - len(mine))
     )
-    dt, integrator = model.dataset.dt, model.config.integrator
+    dt, integrator = model.dataset.dt, model.integrator
     states = {name: np.asarray(_roll(p, x0, u, dt, integrator)) for name, p in refit.items()}
     return [
         Trial(window, {name: x[i, : len(window.x)] for name, x in states.items()})
@@ -208,7 +208,7 @@ def _band(
     model: Model, predictor: Predictor, window: Window, every: list[Window]
 ) -> Float[np.ndarray, "S n"]:
     u = _padded(window, every)
-    dt, integrator = model.dataset.dt, model.config.integrator
+    dt, integrator = model.dataset.dt, model.integrator
     return np.asarray(_deviation(predictor, window.x[0], u, dt, integrator))[: len(window.x)]
 
 
