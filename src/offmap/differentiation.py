@@ -111,7 +111,9 @@ def differentiated(
         if timing is None:
             asked = hold_out == "trajectories" and not dataset.history
             timing = _timing(found, primary) if asked else (0, 0)
-        found = replace(found, trajectories=tuple(commands_in_time(log, *timing) for log in found))
+        if timing != (0, 0):
+            logs = tuple(commands_in_time(log, *timing) for log in found)
+            found = replace(found, trajectories=logs)
         integrator = config.integrator
         if integrator == "auto" and _is_open(dataset, primary):
             integrator = "euler" if way == "forward" else "rk4"
@@ -384,14 +386,16 @@ def integrator_of(world: Dynamics, dataset: Dataset, primary: int) -> Integrator
     dt = dataset.dt
 
     def off(increment: np.ndarray) -> float:
-        error = (np.asarray(increment) - moved) / np.where(size > 0, size, 1.0)
+        error = (increment - moved) / np.where(size > 0, size, 1.0)
         return float(np.sqrt(np.mean(error**2)))
 
     if off(dt * xdot) <= _ROUND_OFF:
         return "euler"
     mean = off(dt * (xdot + following) / 2) < _CLOSER * off(dt * xdot)
-    predicted = {name: off(_increments(world, x, u, dt, name)) for name in ("euler", "rk4")}
-    return "rk4" if mean or predicted["rk4"] < _CLOSER * predicted["euler"] else "euler"
+    by_euler, by_rk4 = (
+        off(np.asarray(_increments(world, x, u, dt, name))) for name in ("euler", "rk4")
+    )
+    return "rk4" if mean or by_rk4 < _CLOSER * by_euler else "euler"
 
 
 def _steps(log: Trajectory) -> tuple[np.ndarray, ...]:

@@ -17,6 +17,7 @@ from offmap.calls import Unpacked, at_each
 from offmap.config import Config, stage_keys
 from offmap.constraint import ConstraintFit, Equation, fit_constraint, readable_equations
 from offmap.data import Dataset, Trajectory, complete_history
+from offmap.differentiation import like
 from offmap.dynamics import Dynamics, compact_dynamics, complete_dynamics, update_dynamics
 from offmap.export import to_casadi
 from offmap.gp import Strays
@@ -227,7 +228,8 @@ class Model:
         The noise level of every source but the primary one is learned again. The constraint is
         learned again only if it is sampled at the states of all sources.
         """
-        dataset = self.dataset.append(trajectory)
+        told = like(trajectory, self.config, self.dataset.angle_indices)
+        dataset = self.dataset.append(told)
         primary = dataset.sources.index(self.primary)
 
         def updated(dynamics: Dynamics) -> Dynamics:

@@ -1,0 +1,265 @@
+"""What logs say of x': noise, continuous time, and errors that neighbouring samples share."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import offmap
+from offmap.config import Config, stage_keys
+from offmap.differentiation import (
+    corrected,
+    differentiated,
+    integrator_of,
+    like,
+    look_at,
+)
+from offmap.dynamics import fit_dynamics
+from offmap.gp import GPConfig
+from offmap.pseudometric import Reduction
+from offmap.rollout import rollout
+from offmap.systems import Box, planar_quadrotor, unicycle
+
+KEY = stage_keys(0).dynamics
+AUTO = Config.preset("default")
+
+
+def drives(system, *, fine=1, noise=0.0, hold=1, count=12, steps=25, box=None, source="offline"):
+    """Drives by Euler's steps of dt, or, with `fine`, in continuous time under held controls."""
+    start, control, disturb = jax.random.split(jax.random.key(0), 3)
+    box = box or Box((-10.0, -10.0, -1.0), (10.0, 10.0, 1.0))
+    x0 = box.sample(start, count)
+    u = jnp.repeat(system.controls.sample(control, count, steps // hold), hold, axis=1)
+
+    def follow(x, u):
+        if fine == 1:
+            return rollout(system.f, x, u, system.dt)
+        return rollout(system.f, x, jnp.repeat(u, fine, axis=0), system.dt / fine, "rk4")[::fine]
+
+    x = np.asarray(jax.vmap(follow)(x0, u))
+    x = x + noise * np.asarray(jax.random.normal(disturb, x.shape))
+    logs = [offmap.Trajectory(x[i], u[i], dt=system.dt, source=source) for i in range(count)]
+    return offmap.Dataset(logs, system.state_names, system.control_names, system.angles)
+
+
+def settled(dataset, config=AUTO):
+    """What is tried first."""
+    return next(differentiated(dataset, 0, KEY, config))
+
+
+# --- forward, half-way or smooth
+
+
+def test_states_of_euler_steps_are_differenced_forward():
+    data = drives(unicycle())
+    told, config = settled(data)
+    assert (config.derivatives, config.integrator, config.hold_out) == (
+        "forward",
+        "euler",
+        "samples",
+    )
+    np.testing.assert_array_equal(told.samples().xdot, data.samples().xdot)
+
+
+def test_states_in_continuous_time_are_differenced_half_way():
+    told, config = settled(drives(unicycle(), fine=20))
+    assert (config.derivatives, config.integrator, config.hold_out) == (
+        "middle",
+        "rk4",
+        "samples",
+    )
+    assert all(log.middle is not None for log in told)
+
+
+def test_noisy_states_are_smoothed_and_drives_held_out():
+    system = unicycle()
+    data = drives(system, noise=0.02)
+    told, config = settled(data)
+    assert (config.derivatives, config.integrator, config.hold_out) == (
+        "smooth",
+        "rk4",
+        "trajectories",
+    )
+
+    def off(samples):
+        true = jax.vmap(system.f)(jnp.asarray(samples.x), jnp.asarray(samples.u))
+        return np.sqrt(np.mean((samples.xdot - true) ** 2, axis=0))
+
+    assert np.all(off(told.samples()) < 0.4 * off(data.samples()))
+
+
+def test_settings_that_are_given_are_kept():
+    config = replace(
+        AUTO, derivatives="middle", integrator="euler", hold_out="trajectories", timing=(0, 0)
+    )
+    told, kept = settled(drives(unicycle(), noise=0.02, count=25), config)
+    assert (kept.derivatives, kept.integrator, kept.hold_out) == (
+        "middle",
+        "euler",
+        "trajectories",
+    )
+    assert kept.bandwidth is None
+    assert all(log.middle is not None for log in told)
+    plain = Config.preset("paper")
+    data = drives(unicycle(), fine=20)
+    told, kept = settled(data, plain)
+    assert (told is data, kept) == (True, plain)
+
+
+def test_measured_derivatives_stay_as_they_are():
+    data = drives(unicycle(), noise=0.02)
+    measured = replace(
+        data, trajectories=tuple(replace(log, xdot=log.samples()[2]) for log in data)
+    )
+    told, config = settled(measured)
+    assert config.derivatives == "forward"
+    np.testing.assert_array_equal(told.samples().xdot, data.samples().xdot)
+    assert config.integrator == "auto"  # until there are dynamics to follow
+
+
+# --- half-way differences, corrected
+
+
+def test_what_motion_within_a_step_adds_is_told_by_the_dynamics():
+    """Half-way differences miss p' = v of the quadrotor by jerk dt²/12; corrected ones do not."""
+    system = planar_quadrotor()
+    box = Box((-0.5, -0.5, -0.8, 0.0, -2.0, -1.0), (0.5, 0.5, 0.8, 2.0, 0.0, 1.0))
+    logged = drives(system, fine=50, count=40, steps=10, box=box)
+    told, config = settled(logged)
+    assert config.derivatives == "middle"
+
+    def off(data):
+        samples = data.samples()
+        true = jax.vmap(system.f)(jnp.asarray(samples.x), jnp.asarray(samples.u))
+        return float(np.max(np.abs(samples.xdot - true)))
+
+    everything = Reduction.everything(logged.input_names)
+    settings = GPConfig(kernel="rbf+linear")
+    world = fit_dynamics(told.samples(), everything, key=KEY, config=settings)
+    better = corrected(told, world, logged)
+    assert better is not None
+    assert off(better) < 0.05 * off(told)
+
+
+def test_laws_are_found_in_logs_of_continuous_time():
+    """By forward differences a wheel slides by v ω dt/2, which no constraint would survive."""
+    model = offmap.fit(drives(unicycle(), fine=20))
+    assert [str(e).split("   ")[0] for e in model.constraints.equations] == [
+        "sin(theta)·px' − cos(theta)·py' = 0"
+    ]
+    assert model.config.integrator == "rk4"
+    truth = drives(unicycle(), fine=20, count=3, steps=50, box=Box((30, 30, 2), (40, 40, 3)))
+    for log in truth:
+        np.testing.assert_allclose(model.rollout(log.x[0], log.u), log.x, atol=1e-6)
+
+
+# --- errors that neighbours share
+
+
+def shaken(data, size, rng):
+    """Derivatives that are off by something that changes slowly along each drive."""
+    logs = []
+    for log in data:
+        x, u, xdot = log.samples()
+        time = np.arange(len(x))[:, None] / len(x)
+        waves = np.sin(2 * np.pi * (time + rng.uniform(size=(1, 3)))) * xdot.std(axis=0)
+        logs.append(replace(log, x=x, u=u, xdot=xdot + size * waves))
+    return replace(data, trajectories=tuple(logs))
+
+
+def test_drives_are_held_out_where_errors_of_neighbours_are_alike():
+    data = drives(unicycle(), hold=5, count=14)
+    rng = np.random.default_rng(0)
+    like_errors = shaken(data, 1.0, rng)
+    assert look_at(like_errors, 0, KEY, AUTO).of_like_errors
+    assert settled(like_errors)[1].hold_out == "trajectories"
+    chance = [
+        replace(log, xdot=xdot + 0.5 * xdot.std(axis=0) * rng.normal(size=xdot.shape))
+        for log in data
+        for xdot in [log.samples()[2]]
+    ]
+    independent = replace(data, trajectories=tuple(chance))
+    assert not look_at(independent, 0, KEY, AUTO).of_like_errors
+    assert settled(independent)[1].hold_out == "samples"
+
+
+def test_a_long_recording_is_cut_into_stretches_where_drives_are_held_out():
+    data = shaken(drives(unicycle(), hold=5, count=2, steps=300), 1.0, np.random.default_rng(0))
+    told, config = settled(data, replace(AUTO, timing=(0, 0)))
+    assert config.hold_out == "trajectories"
+    assert len(told) >= 10
+    np.testing.assert_array_equal(told.samples().x, data.samples().x)
+    np.testing.assert_array_equal(told.samples().xdot, data.samples().xdot)
+
+
+def test_derivatives_that_stand_for_longer_are_due_to_commands_averaged_as_long():
+    rng = np.random.default_rng(0)
+    data = shaken(drives(unicycle(), count=14, steps=60), 0.5, rng)
+    logs = []
+    for log in data:
+        x, u, xdot = log.samples()
+        weights = (1 - np.abs(np.arange(-3, 4) / 4) ** 3) ** 3
+        blurred = [np.convolve(column, weights / weights.sum(), "same") for column in xdot.T]
+        inner = slice(3, len(x) - 3)
+        logs.append(replace(log, x=x[inner], u=u[inner], xdot=np.stack(blurred, 1)[inner]))
+    told, config = settled(replace(data, trajectories=tuple(logs)))
+    assert config.hold_out == "trajectories"
+    assert config.timing is not None
+    delay, width = config.timing
+    assert delay == 0
+    assert width in (2, 3, 4)
+    turn = told.samples().u[:, 0]
+    gain = turn @ told.samples().xdot[:, 2] / (turn @ turn)
+    plain = np.concatenate([log.u[:, 0] for log in logs])
+    attenuated = plain @ told.samples().xdot[:, 2] / (plain @ plain)
+    assert abs(gain - 1) < 0.15
+    assert attenuated < 0.5
+
+
+# --- integrators, and further data
+
+
+@pytest.mark.parametrize(("fine", "expected"), [(1, "euler"), (20, "rk4")])
+def test_measured_derivatives_tell_the_integrator(fine, expected):
+    system = unicycle()
+    data = drives(system, fine=fine)
+    logs = [
+        replace(
+            log, xdot=np.asarray(jax.vmap(system.f)(jnp.asarray(log.x[:-1]), jnp.asarray(log.u)))
+        )
+        for log in data
+    ]
+    measured = replace(data, trajectories=tuple(logs))
+    assert offmap.fit(measured).integrator == expected
+
+
+def test_noise_does_not_make_euler_steps_look_continuous():
+    system = unicycle()
+    rng = np.random.default_rng(0)
+    clean = drives(system)
+    logs = [
+        replace(log, x=log.x + 0.05 * rng.normal(size=log.x.shape), xdot=log.samples()[2])
+        for log in clean
+    ]
+    noisy = replace(clean, trajectories=tuple(logs))
+    everything = Reduction.everything(clean.input_names)
+    world = fit_dynamics(clean.samples(), everything, key=KEY, config=GPConfig())
+    assert integrator_of(world, noisy, 0) == "euler"
+
+
+def test_further_data_are_told_as_the_first_were():
+    data = drives(unicycle(), noise=0.02)
+    _, config = settled(data)
+    more = drives(unicycle(), noise=0.02, count=13, source="online").trajectories[12]
+    smoothed = like(more, config, data.angle_indices)
+    assert smoothed.source == "online"
+    assert smoothed.seen is not None and smoothed.middle is not None
+    brief = replace(more, x=more.x[:4], u=more.u[:3])
+    assert like(brief, config, data.angle_indices).T == 3  # too short to smooth: half-way
+    plain = replace(config, derivatives="forward", bandwidth=None)
+    assert like(more, plain, data.angle_indices) is more
+    model = offmap.fit(data)
+    updated = model.update(more)
+    assert updated.dataset.trajectories[-1].seen is not None
