@@ -46,7 +46,7 @@ def drives(system, *, fine=1, noise=0.0, hold=1, count=12, steps=25, box=None, s
 
 def settled(dataset, config=AUTO):
     """What is tried first."""
-    return next(differentiated(dataset, 0, KEY, config))
+    return differentiated(dataset, 0, KEY, config)[0]
 
 
 # --- forward, half-way or smooth

@@ -1,7 +1,6 @@
 """The default preset: every choice is made by held-out extrapolation, and structure never harms."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 import offmap
-from offmap import fitting, sparsity, structure
+from offmap import discovery, sparsity, structure
 from offmap.calls import at_each
 from offmap.config import Config
 from offmap.constraint import Equation
@@ -346,11 +345,12 @@ def test_a_state_along_which_dynamics_are_flat_is_dropped(monkeypatch):
 def test_equations_for_a_part_come_before_a_learned_constraint_for_all(
     model, monkeypatch, equations_help, learned_helps
 ):
-    equations = model.constraint_fit
+    own = model.constraint_fit.normal_space
+    space = replace(own, basis=np.repeat(own.basis, 2, axis=1))  # of more than there are equations
+    equations = replace(model.constraint_fit, normal_space=space)
     learned = replace(equations, gamma=unicycle().gamma)
-    monkeypatch.setattr(fitting, "find_normal_space", lambda *_, **__: SimpleNamespace(c=2))
-    monkeypatch.setattr(fitting, "fit_dictionary", lambda *_, **__: equations)
-    monkeypatch.setattr(fitting, "choose_representation", lambda *_: (learned, "projector", {}))
+    monkeypatch.setattr(discovery, "find_equations", lambda _: equations)
+    monkeypatch.setattr(discovery, "choose_representation", lambda *_: (learned, "projector", {}))
 
     def by_equations(model, found):
         gamma = found.gamma if equations_help else None
@@ -359,9 +359,9 @@ def test_equations_for_a_part_come_before_a_learned_constraint_for_all(
     def by_learned(model, gamma):
         return replace(model, predictor=Predictor(model.world, gamma if learned_helps else None))
 
-    monkeypatch.setattr(fitting, "constrain_by", by_equations)
-    monkeypatch.setattr(fitting, "constrain", by_learned)
-    found = fitting._discover(model)
+    monkeypatch.setattr(discovery, "constrain_by", by_equations)
+    monkeypatch.setattr(discovery, "constrain", by_learned)
+    found = discovery.discover(model)
     wanted = learned if learned_helps and not equations_help else equations
     helped = equations_help or learned_helps
     assert found.constraint_fit is wanted

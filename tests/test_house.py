@@ -52,6 +52,7 @@ ROOMS = (
     "heldout",
     "stages",
     "structure",
+    "discovery",
     "symmetry",
     "fitting",
     "sweeping",

@@ -1,6 +1,6 @@
 """Fit the whole pipeline: the one place that composes the stages."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
@@ -10,32 +10,23 @@ from jaxtyping import Array
 
 from offmap.angles import find_angles
 from offmap.config import Config, Preset, stage_keys
-from offmap.constraint import (
-    ConstraintFit,
-    Library,
-    NormalSpace,
-    choose_representation,
-    find_normal_space,
-    fit_dictionary,
-    fit_projector,
-    fit_rows,
-)
 from offmap.data import Dataset
 from offmap.differentiation import corrected, differentiated, integrator_of
+from offmap.discovery import discover, find_equations
 from offmap.gp import GPConfig
 from offmap.mlp import MLPConfig
 from offmap.model import Model
 from offmap.predictor import Predictor
 from offmap.programs import spare_programs
 from offmap.stages import by_trajectory, find_inputs, fit_stage, thinned
-from offmap.structure import constrain, constrain_by
+from offmap.structure import constrain
 from offmap.summary import Choices
 from offmap.symmetry import seen_from_its_axes
 from offmap.threads import one_blas_thread
 from offmap.types import Gamma, Progress, silent
 
 _CORRECTIONS = 2  # of half-way differences, each with dynamics learned from the last
-_FEW_STATES = 8  # with more, a learned Γ̂ has too many entries to learn beside equations
+_SAFETY = 10.0  # times the last correction: what derivatives may still be off by
 
 
 @one_blas_thread
@@ -83,100 +74,68 @@ def fit(
     if known is not None:
         _check_gamma(known, dataset)
     primary = int(np.argmax(np.bincount(dataset.samples().source)))
-    best: Model | None = None
-    for told, settled in differentiated(dataset, primary, stage_keys(seed).dynamics, config):
-        model = _learn(told, dataset, dataset.sources[primary], settled, known, seed, progress)
-        if best is None or model.constraints.c > best.constraints.c:
-            best = model
-        if best.constraints.c >= dataset.n - dataset.m // (1 + dataset.history):
-            break  # as many laws as controls leave room for
-        progress = silent
-    assert best is not None
-    return best
-
-
-def _learn(
-    dataset: Dataset,
-    logged: Dataset,
-    source: str,
-    config: Config,
-    known: Gamma | None,
-    seed: int,
-    progress: Progress,
-) -> Model:
-    """Run all stages on data whose derivatives were told from what was logged."""
-    keys, primary = stage_keys(seed), dataset.sources.index(source)
-    dataset, angles = _with_angles(dataset, primary, keys.dynamics, config)
-    progress("pseudometric: which inputs matter")
-    sparsity = find_inputs(dataset, dataset.samples().xdot, primary, keys.pseudometric, config)
-    progress("dynamics: fitting x' = f(x, u)")
-    world, kernel, kernels = fit_stage(
-        dataset, sparsity.reduction, None, primary, keys.dynamics, config
+    ways = differentiated(dataset, primary, stage_keys(seed).dynamics, config)
+    begun = (
+        _begin(dataset, dataset.sources[primary], seed, silent if i else progress, *way)
+        for i, way in enumerate(ways)
     )
-    for _ in range(_CORRECTIONS if config.derivatives == "middle" else 0):
-        better = corrected(dataset, world, logged)
-        if better is None:
-            break
-        dataset = better
-        sparsity = find_inputs(dataset, dataset.samples().xdot, primary, keys.pseudometric, config)
-        world, kernel, kernels = fit_stage(
-            dataset, sparsity.reduction, None, primary, keys.dynamics, config
-        )
-    if config.integrator == "auto":
-        config = replace(config, integrator=integrator_of(world, dataset, primary))
-    model = Model(
-        Predictor(world, None),
-        world,
-        config,
-        dataset,
-        source,
-        sparsity.metric,
-        None,
-        Choices(kernels, {}, disagreement=sparsity.disagreement, kernel=kernel, angles=angles),
-        seed,
-    )
+    model = next(begun) if len(ways) == 1 else _of_most_laws(begun)
     progress("constraint: which motions are impossible")
     if known is not None:
         return constrain(model, known)
     if config.project == "none":
         return model.with_constraint(None)
-    return seen_from_its_axes(_discover(model))
+    return seen_from_its_axes(discover(model))
 
 
-def _discover(model: Model) -> Model:
-    """Learn the constraint: short equations where any are of use, else a learned Γ̂(x).
+def _begin(
+    logged: Dataset, source: str, seed: int, progress: Progress, dataset: Dataset, config: Config
+) -> Model:
+    """Sparsity and dynamics of data whose derivatives were told from those that were logged."""
+    keys, primary = stage_keys(seed), dataset.sources.index(source)
+    dataset, angles = _with_angles(dataset, primary, keys.dynamics, config)
 
-    An equation holds beyond the data as it does among them. A Γ̂ learned point by point may explain
-    more of the constraint there and be far off beyond, which no edge held out of the data shows.
-    """
-    dataset, config, key = model.dataset, model.config, stage_keys(model.seed).constraint
-    samples, primary = dataset.samples(), dataset.sources.index(model.primary)
-    space = find_normal_space(model.world, samples, primary, key=key, config=config.constraint)
-    by_equations: Model | None = None
-    if "dictionary" in config.representations:
-        equations = fit_dictionary(
-            model.world,
-            space,
-            samples,
-            primary,
-            model.world.regressor.noise_level(),
-            _library(dataset),
-            key=key,
-            config=config.constraint,
-            correlated=by_trajectory(config),
+    def learned(dataset: Dataset, progress: Progress = silent) -> Model:
+        xdot = dataset.samples().xdot
+        progress("pseudometric: which inputs matter")
+        sparsity = find_inputs(dataset, xdot, primary, keys.pseudometric, config)
+        progress("dynamics: fitting x' = f(x, u)")
+        world, kernel, kernels = fit_stage(
+            dataset, sparsity.reduction, None, primary, keys.dynamics, config
         )
-        if equations.c:
-            choices = replace(model.choices, representation="dictionary")
-            by_equations = constrain_by(replace(model, choices=choices), equations)
-            explained = equations.c >= space.c or dataset.n > _FEW_STATES
-            if explained or by_equations.predictor.gamma is not None:
-                return by_equations
-    units = np.append(np.where(samples.xdot.std(axis=0) > 0, samples.xdot.std(axis=0), 1.0), 1)
-    found, name, errors = choose_representation(space, units, _learners(model, units))
-    choices = replace(model.choices, representation=name, representations=errors)
-    learned = replace(model, choices=choices, constraint_fit=found)
-    learned = constrain(learned, found.gamma)
-    return by_equations if by_equations and learned.predictor.gamma is None else learned
+        choices = Choices(
+            kernels, {}, disagreement=sparsity.disagreement, kernel=kernel, angles=angles
+        )
+        predictor, metric = Predictor(world, None), sparsity.metric
+        return Model(predictor, world, config, dataset, source, metric, None, choices, seed)
+
+    model = learned(dataset, progress)
+    for _ in range(_CORRECTIONS if config.derivatives == "middle" else 0):
+        better = corrected(model.dataset, model.world, logged)
+        if better is None:
+            break
+        change = better.samples().xdot - model.dataset.samples().xdot
+        error = tuple((_SAFETY * np.sqrt(np.mean(change**2, axis=0))).tolist())
+        model = learned(better)
+        model = replace(model, choices=replace(model.choices, derivative_error=error))
+    if config.integrator == "auto":
+        integrator = integrator_of(model.world, model.dataset, primary)
+        model = replace(model, config=replace(config, integrator=integrator))
+    return model
+
+
+def _of_most_laws(models: Iterable[Model]) -> Model:
+    """The first model whose data obey as many laws as controls leave room for, or the most."""
+    best, most = None, -1
+    for model in models:
+        dataset = model.dataset
+        laws = find_equations(model).c
+        if laws > most:
+            best, most = model, laws
+        if most >= dataset.n - dataset.m // (1 + dataset.history):
+            break
+    assert best is not None
+    return best
 
 
 def _with_angles(
@@ -191,25 +150,6 @@ def _with_angles(
     found = find_angles(own.x, own.u, own.xdot, groups=groups)
     names = tuple(dataset.state_names[i] for i in found)
     return (replace(dataset, angles=names), names) if names else (dataset, ())
-
-
-def _learners(model: Model, units: np.ndarray) -> dict[str, Callable[[NormalSpace], ConstraintFit]]:
-    """Ways to learn a constraint that is no short equation."""
-    names, config = model.dataset.state_names, model.config.constraint
-    key, angles = stage_keys(model.seed).constraint, model.dataset.angle_indices
-    ways = {
-        "projector": lambda space: fit_projector(
-            space, names, angles, units, key=key, config=config
-        ),
-        "rows": lambda space: fit_rows(space, names, key=key, config=config),
-    }
-    return {name: way for name, way in ways.items() if name in model.config.representations}
-
-
-def _library(dataset: Dataset) -> Library:
-    """The terms of constraints: sines of the declared angles, or of all states if none is."""
-    angles = dataset.angle_indices
-    return Library(dataset.state_names, angles or tuple(range(dataset.n)), angles)
 
 
 def _regressor(name: str, config: Config) -> GPConfig | MLPConfig:

@@ -39,6 +39,8 @@ class Choices:
     """States that were found to be angles; empty where they were declared."""
     left_out: tuple[str, ...] = ()
     """Equations that samples obey, and that predict held-out ones worse than none."""
+    derivative_error: tuple[float, ...] = ()
+    """By how much derivatives told half-way between states may be off, each component of x'."""
     turning: tuple[str, ...] = ()
     """Two states whose rates are seen from axes that turn with a third, where these are used."""
 

@@ -66,6 +66,7 @@ def fit_dictionary(
     key: PRNGKeyArray,
     config: ConstraintConfig,
     correlated: bool = False,
+    off: Float[np.ndarray, " n"] | None = None,
 ) -> ConstraintFit:
     """Search measured motions for short equations between terms of a library.
 
@@ -84,11 +85,16 @@ def fit_dictionary(
         key: randomness of the choice of samples.
         config: settings.
         correlated: whether errors of neighbouring samples are alike, as in recordings.
+        off: what x' is off by, beside noise, for want of knowing it better: it may depend on the
+            control, and is no evidence against a law.
     """
     places = np.flatnonzero(samples.source == primary)
     chosen = np.asarray(jax.random.permutation(key, len(places)))[: config.search_samples]
     own = samples.take(places[chosen])
-    least, size = noise * spread(own.xdot), np.sqrt(np.mean(own.xdot**2, axis=0))
+    size = np.sqrt(np.mean(own.xdot**2, axis=0))
+    off = np.zeros(len(size)) if off is None else off
+    least = np.hypot(noise * spread(own.xdot), off)
+    inexact = float(np.max(off / np.where(size > 0, size, 1.0)))
     groups = own.trajectory if correlated else None
     found, rows = library, list[DictionaryRow]()
     for floor in _NOISE_FLOORS[1:] if correlated else _NOISE_FLOORS:
@@ -97,7 +103,7 @@ def fit_dictionary(
             break  # of some velocity, the noise that was found is larger anyway
         standard = Standard(
             effect=_EFFECT if correlated or floor > 0 else 0.0,
-            matters=_MATTERS if correlated else 0.0,
+            matters=_MATTERS if correlated else inexact,
         )
         found, rows = _search(f, library, _Measured(own, level, groups, standard))
         if rows:

@@ -1,0 +1,116 @@
+"""What learned dynamics say of steps: their curvature, and how to integrate along them."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from offmap.data import Dataset, Trajectory, half_way
+from offmap.dynamics import Dynamics
+from offmap.rollout import Integrator, step
+
+_STEPS = 500  # of which integrators are compared
+_CLOSER = 0.8  # error of one step by RK4 beside that of Euler's, for RK4 to be the right one
+_SUBSTEPS = 4  # of a step, where it is followed through the dynamics
+_ROUND_OFF = 1e-9
+_NEGLIGIBLE = 0.1  # of the noise
+
+
+def corrected(dataset: Dataset, world: Dynamics, before: Dataset) -> Dataset | None:
+    """Half-way differences freed of what curved motion within a step adds to them, if f̂ is right.
+
+    With the step followed through f̂ from its first state, that is the difference of its two ends
+    over dt, less f̂ half-way between the states. None where that is far below the noise. `before` is
+    the data as logged.
+    """
+    if len(before) != len(dataset):  # cut into stretches, since they are noisy
+        return None
+    told = [logged.xdot is None for logged in before]
+    plain = [half_way(logged, dataset.angle_indices) for logged in before if logged.xdot is None]
+    start, u, middle, xdot = (
+        np.concatenate(parts)
+        for parts in zip(
+            *((_starts(log), log.u, log.middle, log.xdot) for log in plain), strict=True
+        )
+    )
+    curved = np.asarray(_curved(world, start, middle, u, np.float64(dataset.dt)))
+    noise = world.regressor.noise_level() * xdot.std(axis=0)
+    if np.all(np.sqrt(np.mean(curved**2, axis=0)) <= _NEGLIGIBLE * noise):
+        return None
+    right = xdot - curved
+    parts = iter(np.split(right, np.cumsum([log.T for log in plain])[:-1]))
+    logs = [
+        replace(log, xdot=next(parts)) if open else log
+        for log, open in zip(dataset, told, strict=True)
+    ]
+    return replace(dataset, trajectories=tuple(logs))
+
+
+def _starts(log: Trajectory) -> Float[np.ndarray, "T n"]:
+    """First states of half-way differences, in the same turn as those."""
+    assert log.middle is not None and log.xdot is not None
+    return log.middle - log.xdot * log.dt / 2
+
+
+@eqx.filter_jit
+def _curved(f, x, middle, u, dt):
+    def one(x, middle, u):
+        end = x
+        for _ in range(_SUBSTEPS):
+            end = step(f, end, u, dt / _SUBSTEPS, "rk4")
+        return (end - x) / dt - f(middle, u)
+
+    return jax.vmap(one)(x, middle, u)
+
+
+def integrator_of(world: Dynamics, dataset: Dataset, primary: int) -> Integrator:
+    """Whether measured derivatives lead from state to state by Euler's steps or in continuous time.
+
+    Euler's, unless RK4 along f̂, or the mean of two derivatives in a row, is clearly closer.
+    """
+    logs = [log for log in dataset if log.source == dataset.sources[primary]]
+    if any(log.middle is not None for log in logs):
+        return "rk4"
+    parts = [_steps(log) for log in logs if log.xdot is not None and len(log.x) > 2]
+    if not parts:
+        return "euler"
+    x, after, u, xdot, following = (np.concatenate(each) for each in zip(*parts, strict=True))
+    every = max(1, len(x) // _STEPS)
+    x, after, u, xdot, following = (a[::every] for a in (x, after, u, xdot, following))
+    moved = after - x
+    angles = list(dataset.angle_indices)
+    moved[:, angles] = np.arctan2(np.sin(moved[:, angles]), np.cos(moved[:, angles]))
+    size = np.sqrt(np.mean(moved**2, axis=0))
+    dt = dataset.dt
+
+    def off(increment: np.ndarray) -> float:
+        error = (increment - moved) / np.where(size > 0, size, 1.0)
+        return float(np.sqrt(np.mean(error**2)))
+
+    if off(dt * xdot) <= _ROUND_OFF:
+        return "euler"
+    mean = off(dt * (xdot + following) / 2) < _CLOSER * off(dt * xdot)
+    by_euler, by_rk4 = (
+        off(np.asarray(_increments(world, x, u, dt, name))) for name in ("euler", "rk4")
+    )
+    return "rk4" if mean or by_rk4 < _CLOSER * by_euler else "euler"
+
+
+def _steps(log: Trajectory) -> tuple[np.ndarray, ...]:
+    """Of each step the first state and the next, its control, and the derivatives at both."""
+    assert log.xdot is not None
+    count = min(len(log.x), len(log.xdot), log.T) - 1
+    return (
+        log.x[:count],
+        log.x[1 : count + 1],
+        log.u[:count],
+        log.xdot[:count],
+        log.xdot[1 : count + 1],
+    )
+
+
+@eqx.filter_jit
+def _increments(f, x, u, dt, integrator):
+    return jax.vmap(lambda x, u: step(f, x, u, dt, integrator) - x)(x, u)

@@ -1,0 +1,170 @@
+"""Which way to tell derivatives from states, and what is then held out where choices are made."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Array
+
+from offmap.config import Config, Derivatives
+from offmap.data import (
+    Dataset,
+    Trajectory,
+    commands_in_time,
+    half_way,
+    local_slopes,
+    slope_bandwidth,
+)
+from offmap.data.lag import unexplained
+from offmap.differentiation.look import Look, look_at
+from offmap.differentiation.timing import best_timing
+
+_ROWS = 5  # samples for each unknown of least squares,
+_POINTS = 2000  # and of them in all
+_EXACT = 1e-8  # share of the variance of x' that plain functions leave of exact data, and less
+_CLEARLY = 25.0  # ratio of such shares that tells forward from half-way differences
+_REAL = 0.05  # error between samples, as a share of the spread, that no exact data have
+_KEPT = 0.7  # share of the samples that smoothing must keep
+_DRIVES = 12  # of which long recordings are cut to have at least so many stretches,
+_SHORTEST, _LONGEST = 20, 50  # steps of each
+
+
+def differentiated(
+    dataset: Dataset, primary: int, key: Array, config: Config
+) -> list[tuple[Dataset, Config]]:
+    """The data with derivatives, and the settings with what they left to the data.
+
+    In order of preference, where it hangs on what else is found which of two ways is right.
+    """
+    ways, look = _ways(dataset, primary, key, config)
+    settled = []
+    for way in ways:
+        found, bandwidth = _by(way, dataset, config.bandwidth)
+        way = "forward" if bandwidth is None and way == "smooth" else way
+        hold_out = config.hold_out
+        if hold_out == "auto":
+            alike = way == "smooth" or (look is not None and look.of_like_errors)
+            hold_out = "trajectories" if alike else "samples"
+            found = _in_stretches(found, primary) if alike else found
+        timing = config.timing
+        if timing is None:
+            asked = hold_out == "trajectories" and not dataset.history
+            timing = best_timing(found, primary) if asked else (0, 0)
+        if timing != (0, 0):
+            logs = tuple(commands_in_time(log, *timing) for log in found)
+            found = replace(found, trajectories=logs)
+        integrator = config.integrator
+        if integrator == "auto" and _is_open(dataset, primary):
+            integrator = "euler" if way == "forward" else "rk4"
+        own = replace(
+            config,
+            derivatives=way,
+            bandwidth=bandwidth,
+            hold_out=hold_out,
+            timing=timing,
+            integrator=integrator,
+        )
+        settled.append((found, own))
+    return settled
+
+
+def like(trajectory: Trajectory, config: Config, angles: tuple[int, ...]) -> Trajectory:
+    """A further trajectory with derivatives told as those of the data were."""
+    if trajectory.xdot is None and config.derivatives in ("middle", "smooth"):
+        smoothed = None
+        if config.bandwidth is not None:
+            smoothed = local_slopes(trajectory, config.bandwidth, angles)
+        trajectory = smoothed or half_way(trajectory, angles)
+    return commands_in_time(trajectory, *(config.timing or (0, 0)))
+
+
+def _ways(
+    dataset: Dataset, primary: int, key: Array, config: Config
+) -> tuple[tuple[Derivatives, ...], Look | None]:
+    """How derivatives may be told, and a look at what they are like if it takes one."""
+    told = config.derivatives != "auto" or not _is_open(dataset, primary)
+    given: tuple[Derivatives, ...] = ("forward",)
+    if config.derivatives != "auto":
+        given = (config.derivatives,)
+    if told and config.hold_out != "auto":
+        return given, None
+    early = _left_by_plain_functions(dataset, primary)
+    if early <= _EXACT:
+        return given, None
+    if not told:
+        midway = _left_by_plain_functions(_by("middle", dataset, None)[0], primary)
+        if max(early, midway) > _CLEARLY * min(early, midway):
+            return ("forward" if early < midway else "middle",), None
+    look = look_at(dataset, primary, key, config)
+    if told:
+        return given, look
+    if look.of_differenced_noise:
+        return ("smooth",), look
+    return ("middle",) if look.between > _REAL else ("forward", "middle"), look
+
+
+def _is_open(dataset: Dataset, primary: int) -> bool:
+    """Whether derivatives of the primary source have to be told from states."""
+    own = (log for log in dataset if log.source == dataset.sources[primary])
+    return any(log.xdot is None for log in own)
+
+
+def _by(
+    way: Derivatives, dataset: Dataset, bandwidth: float | None
+) -> tuple[Dataset, float | None]:
+    """The data with derivatives told in a way, and the bandwidth where that was by smoothing.
+
+    Trajectories with measured derivatives are left as they are. Data that are too short to smooth
+    are as well.
+    """
+    angles = dataset.angle_indices
+    if way == "middle":
+        logs = (half_way(log, angles) if log.xdot is None else log for log in dataset)
+        return replace(dataset, trajectories=tuple(logs)), None
+    if way != "smooth":
+        return dataset, None
+    bandwidth = bandwidth or slope_bandwidth([log for log in dataset if log.xdot is None], angles)
+    if bandwidth is None:
+        return dataset, None
+    smoothed = [
+        local_slopes(log, bandwidth, angles) if log.xdot is None else log for log in dataset
+    ]
+    kept = tuple(log for log in smoothed if log is not None)
+    if sum(log.T for log in kept) < _KEPT * sum(log.T for log in dataset):
+        return dataset, None
+    return replace(dataset, trajectories=kept), bandwidth
+
+
+def _left_by_plain_functions(dataset: Dataset, primary: int) -> float:
+    """Share of the variance of x' that {1, x, sin x, cos x} ⊗ {1, u} leaves; 1 for few samples."""
+    samples = dataset.samples()
+    own = np.flatnonzero(samples.source == primary)
+    own = own[:: max(1, len(own) // _POINTS)]
+    angles = dataset.angle_indices or tuple(range(dataset.n))
+    for turning in (angles, dataset.angle_indices):
+        unknowns = (1 + dataset.n + len(turning)) * (1 + dataset.m)
+        if len(own) >= _ROWS * unknowns:
+            x, u, xdot = samples.x[own], samples.u[own], samples.xdot[own]
+            return float(unexplained(x, turning, [u], xdot)[0])
+    return 1.0
+
+
+def _in_stretches(dataset: Dataset, primary: int) -> Dataset:
+    """The data with long trajectories cut, where there are too few to hold some out."""
+    own = [log for log in dataset if log.source == dataset.sources[primary]]
+    if len(own) >= _DRIVES:
+        return dataset
+    steps = int(np.clip(sum(log.T for log in own) // _DRIVES, _SHORTEST, _LONGEST))
+    parts = [part for log in dataset for part in _cut(log, steps)]
+    return replace(dataset, trajectories=tuple(parts))
+
+
+def _cut(log: Trajectory, steps: int) -> list[Trajectory]:
+    ends = np.linspace(0, log.T, max(1, log.T // steps) + 1).astype(int)
+    rest = ("xdot", "middle", "seen")
+    parts = []
+    for a, b in pairwise(ends):
+        own = {name: getattr(log, name) for name in rest}
+        own = {name: None if rows is None else rows[a:b] for name, rows in own.items()}
+        parts.append(replace(log, x=log.x[a : b + 1], u=log.u[a:b], **own))
+    return parts
