@@ -24,7 +24,12 @@ from offmap.constraint.regression import (
     worst_ratio,
 )
 from offmap.constraint.search import candidates
-from offmap.constraint.steerable import USUAL, Standard, depends_on_control
+from offmap.constraint.steerable import (
+    USUAL,
+    Standard,
+    depends_on_control,
+    stands_for_control,
+)
 from offmap.constraint.weights import DictionaryRow, finished, polished, row_of, tied
 
 MAX_TERMS = 3
@@ -33,6 +38,9 @@ _INDEPENDENT = 0.2  # least singular value of unit rows that count as different 
 _EXPECTED = 0.05  # and of those that there must be, as controls are fewer than states
 _TOGETHER = 2.0  # noise in x, which `noise` leaves out, adds up where equations are combined
 _CONTRADICTS = 0.05  # radians between an equation and the accepted ones that it does not belong to
+_FURTHER = 2.0
+"""By how much a law beyond those that controls must leave has to be better obeyed than one in which
+a control stands for what it says of no velocity: it would take the effect of a control away."""
 _SAME_LAW = 0.7  # squared cosine between two equations about the same motions
 _FOLDS = 10
 _BATCH = 500  # candidates examined at once,
@@ -81,13 +89,16 @@ def discover(
     accepted: list[Candidate] = []
     lengths: list[int] = []
 
-    def steerable(candidate: Candidate) -> bool:
+    def steerable(candidate: Candidate, further: bool = False) -> bool:
+        if stands_for_control(search, candidate, u, groups, _FURTHER if further else 1.0):
+            return True
         return depends_on_control(search, candidate, features, features, u, standard)
 
     for candidate in _promising(search, obeyed, accepted, features, xdot, u.shape[1]):
         for one in (grown(search, candidate, accepted), candidate):
             another = is_another(search, accepted, one, features, xdot, u.shape[1])
-            if another and not steerable(one):
+            further = len(accepted) >= xdot.shape[1] - u.shape[1]
+            if another and not steerable(one, further):
                 accepted.append(polished(search, tied(search, one, groups)))
                 lengths.append(len(candidate.support))
                 break

@@ -22,12 +22,12 @@ def corrected(dataset: Dataset, world: Dynamics, before: Dataset) -> Dataset | N
     """Half-way differences freed of what curved motion within a step adds to them, if f̂ is right.
 
     With the step followed through f̂ from its first state, that is the difference of its two ends
-    over dt, less f̂ half-way between the states. None where that is far below the noise. `before` is
-    the data as logged.
+    over dt, less f̂ half-way between the states. None where that is far below the noise, or nothing
+    was told from states. `before` is the data as logged.
     """
-    if len(before) != len(dataset):  # cut into stretches, since they are noisy
-        return None
     told = [logged.xdot is None for logged in before]
+    if len(before) != len(dataset) or not any(told):  # cut into stretches, since they are noisy
+        return None
     plain = [half_way(logged, dataset.angle_indices) for logged in before if logged.xdot is None]
     start, u, middle, xdot = (
         np.concatenate(parts)

@@ -21,8 +21,7 @@ _FOLDS = 5
 _NOISY = 0.02  # error between samples, as a share of the spread, that is worth smoothing
 _ALTERNATE = -0.2  # correlation of neighbours' errors, below which differences of noise are seen
 _ALIKE = 0.5  # and above which errors of neighbours are alike,
-_LOST = 0.3  # if so much of x' is not predicted in drives left out,
-_WORSE = 1.5  # so many times as much as between samples
+_LOST = 0.3  # if so much of x' is not predicted in drives left out
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,7 @@ class Look:
     @property
     def of_like_errors(self) -> bool:
         """Whether neighbouring samples have errors in common that inputs do not explain."""
-        far = self.outside > _LOST and self.outside > _WORSE * self.between
-        return far and self.alike > _ALIKE
+        return self.outside > _LOST and self.alike > _ALIKE
 
 
 def look_at(dataset: Dataset, primary: int, key: Array, config: Config) -> Look:

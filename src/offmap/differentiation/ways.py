@@ -25,7 +25,7 @@ _EXACT = 1e-8  # share of the variance of x' that plain functions leave of exact
 _CLEARLY = 25.0  # ratio of such shares that tells forward from half-way differences
 _REAL = 0.05  # error between samples, as a share of the spread, that no exact data have
 _KEPT = 0.7  # share of the samples that smoothing must keep
-_DRIVES = 12  # of which long recordings are cut to have at least so many stretches,
+_DRIVES = 6  # of which long recordings are cut to have at least so many stretches,
 _SHORTEST, _LONGEST = 20, 50  # steps of each
 
 
