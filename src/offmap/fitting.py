@@ -11,7 +11,7 @@ from jaxtyping import Array
 from offmap.angles import find_angles
 from offmap.config import Config, Preset, stage_keys
 from offmap.data import Dataset
-from offmap.differentiation import corrected, differentiated, integrator_of
+from offmap.differentiation import corrected, differentiated, integrator_of, refined
 from offmap.discovery import discover, find_equations
 from offmap.gp import GPConfig
 from offmap.mlp import MLPConfig
@@ -79,11 +79,23 @@ def fit(
         _begin(dataset, dataset.sources[primary], seed, silent if i else progress, *way)
         for i, way in enumerate(ways)
     )
-    model = next(begun) if len(ways) == 1 else _of_most_laws(begun)
+    begin = next(begun) if len(ways) == 1 else _of_most_laws(begun)
+    model, settled = _finish(begin, known, progress), begin.config
+    if settled.bandwidth is None or settled.timing != (0, 0):
+        return model
+    progress("derivatives: told again from what the model leaves of noisy states")
+    better = refined(dataset, model.predict, settled.bandwidth, primary)
+    if config.hold_out == "auto":
+        settled = replace(settled, hold_out="trajectories")
+    return _finish(_begin(dataset, model.primary, seed, progress, better, settled), known, progress)
+
+
+def _finish(model: Model, known: Gamma | None, progress: Progress) -> Model:
+    """With a constraint that is known, or discovered, or none."""
     progress("constraint: which motions are impossible")
     if known is not None:
         return constrain(model, known)
-    if config.project == "none":
+    if model.config.project == "none":
         return model.with_constraint(None)
     return seen_from_its_axes(discover(model))
 

@@ -69,57 +69,78 @@ def smooth(
     return replace(trajectory, x=states, xdot=None, middle=None, seen=None)
 
 
-def half_way(trajectory: Trajectory, angles: Sequence[int] = ()) -> Trajectory:
+def half_way(
+    trajectory: Trajectory, angles: Sequence[int] = (), bandwidth: float | None = None
+) -> Trajectory:
     """The trajectory with its differences taken for derivatives half-way between two states.
 
     Of a motion in continuous time they are that but for terms of second order in dt, where
     differences taken for derivatives at the first state are off by a term of first order.
+
+    Args:
+        trajectory: The log.
+        angles: State columns in radians to unwrap first.
+        bandwidth: Half-width of local cubics that smooth the states half-way, where enough is
+            known around them.
     """
-    x = unwrap(trajectory.x, angles)
+    x, dt = unwrap(trajectory.x, angles), trajectory.dt
     steps = min(len(x) - 1, trajectory.T)
+    middle = (x[:steps] + x[1 : steps + 1]) / 2
+    if bandwidth is not None:
+        time = dt * np.arange(steps + 1)
+        value, _, known = local_cubic(time, x[: steps + 1], time[:-1] + dt / 2, bandwidth)
+        middle[known] = value[known]
     return replace(
         trajectory,
         x=trajectory.x[: steps + 1],
         u=trajectory.u[:steps],
-        middle=(x[:steps] + x[1 : steps + 1]) / 2,
-        xdot=finite_difference(x[: steps + 1], trajectory.dt),
+        middle=middle,
+        xdot=finite_difference(x[: steps + 1], dt),
         seen=None,
     )
 
 
 def local_slopes(
-    trajectory: Trajectory, bandwidth: float, angles: Sequence[int] = ()
+    trajectory: Trajectory,
+    bandwidth: float,
+    angles: Sequence[int] = (),
+    expected: Float[np.ndarray, "T n"] | None = None,
 ) -> Trajectory | None:
     """The trajectory with states and derivatives half-way between them from local cubics.
 
     Controls are averaged with the same weights as velocities are: a derivative that stands for a
-    longer time is not due to the control of one step. The first and last steps, around which too
-    little is known, are cut off; None if hardly any are left.
+    longer time is not due to the control of one step. Where it is known what to expect, only what
+    is left of the states is smoothed, and controls stay as they are. The first and last steps,
+    around which too little is known, are cut off; None if hardly any are left.
 
     Args:
         trajectory: The log to smooth.
         bandwidth: Half-width of the cubics' windows in seconds.
         angles: State columns in radians to unwrap first; they come back unwrapped.
+        expected: Velocities half-way between states, such as those of a model.
     """
-    x, dt = unwrap(trajectory.x, angles), trajectory.dt
+    x, dt, n = unwrap(trajectory.x, angles), trajectory.dt, trajectory.n
     steps = min(len(x) - 1, trajectory.T)
     time = dt * np.arange(steps + 1)
-    moved = np.concatenate([np.zeros((1, trajectory.m)), np.cumsum(trajectory.u[:steps], axis=0)])
-    columns = np.concatenate([x[: steps + 1], dt * moved], axis=1)
+    known_part = np.zeros((steps, n)) if expected is None else expected[:steps]
+    path, moved = (
+        dt * np.concatenate([np.zeros((1, rate.shape[1])), np.cumsum(rate, axis=0)])
+        for rate in (known_part, trajectory.u[:steps])
+    )
+    columns = np.concatenate([x[: steps + 1] - path, moved], axis=1)
     ends = local_cubic(time, columns, time, bandwidth)
     middle = local_cubic(time, columns, time[:-1] + dt / 2, bandwidth)
     known = np.flatnonzero(middle.known & ends.known[:-1] & ends.known[1:])
     if len(known) < _LEAST_STEPS:
         return None
     first, last = known[0], known[-1] + 1
-    n = trajectory.n
     return replace(
         trajectory,
-        x=ends.value[first : last + 1, :n],
+        x=(ends.value[:, :n] + path)[first : last + 1],
         u=trajectory.u[first:last],
-        middle=middle.value[first:last, :n],
-        xdot=middle.slope[first:last, :n],
-        seen=middle.slope[first:last, n:],
+        middle=(middle.value[:, :n] + (path[:-1] + path[1:]) / 2)[first:last],
+        xdot=(middle.slope[:, :n] + known_part)[first:last],
+        seen=middle.slope[first:last, n:] if expected is None else None,
     )
 
 

@@ -1,5 +1,6 @@
-"""What learned dynamics say of steps: their curvature, and how to integrate along them."""
+"""What learned dynamics say of steps: what differences miss, and how to integrate along them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import equinox as eqx
@@ -7,7 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from offmap.data import Dataset, Trajectory, half_way
+from offmap.data import Dataset, Trajectory, half_way, local_slopes
+from offmap.differentiation.stretches import in_stretches
 from offmap.dynamics import Dynamics
 from offmap.rollout import Integrator, step
 
@@ -46,6 +48,31 @@ def corrected(dataset: Dataset, world: Dynamics, before: Dataset) -> Dataset | N
         for log, open in zip(dataset, told, strict=True)
     ]
     return replace(dataset, trajectories=tuple(logs))
+
+
+def refined(
+    dataset: Dataset,
+    predict: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    bandwidth: float,
+    primary: int,
+) -> Dataset:
+    """Noisy data as logged, with derivatives told once it is known what to expect.
+
+    Only what `predict` leaves of the states is smoothed, so that nothing is lost of motion that is
+    faster than the smoothing.
+    """
+    angles = dataset.angle_indices
+    plain = [half_way(log, angles, bandwidth) for log in dataset if log.xdot is None]
+    middle, u = (
+        np.concatenate(parts) for parts in zip(*((log.middle, log.u) for log in plain), strict=True)
+    )
+    expected = iter(np.split(predict(middle, u), np.cumsum([log.T for log in plain])[:-1]))
+    told = [
+        local_slopes(log, bandwidth, angles, next(expected)) if log.xdot is None else log
+        for log in dataset
+    ]
+    kept = tuple(log for log in told if log is not None)
+    return in_stretches(replace(dataset, trajectories=kept), primary)
 
 
 def _starts(log: Trajectory) -> Float[np.ndarray, "T n"]:

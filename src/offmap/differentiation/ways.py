@@ -1,7 +1,6 @@
 """Which way to tell derivatives from states, and what is then held out where choices are made."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Array
@@ -17,6 +16,7 @@ from offmap.data import (
 )
 from offmap.data.lag import unexplained
 from offmap.differentiation.look import Look, look_at
+from offmap.differentiation.stretches import in_stretches
 from offmap.differentiation.timing import best_timing
 
 _ROWS = 5  # samples for each unknown of least squares,
@@ -24,9 +24,8 @@ _POINTS = 2000  # and of them in all
 _EXACT = 1e-8  # share of the variance of x' that plain functions leave of exact data, and less
 _CLEARLY = 25.0  # ratio of such shares that tells forward from half-way differences
 _REAL = 0.05  # error between samples, as a share of the spread, that no exact data have
+_ROUGH = 0.3  # error between samples, as a share of the spread, that learning can do with at first
 _KEPT = 0.7  # share of the samples that smoothing must keep
-_DRIVES = 6  # of which long recordings are cut to have at least so many stretches,
-_SHORTEST, _LONGEST = 20, 50  # steps of each
 
 
 def differentiated(
@@ -40,16 +39,20 @@ def differentiated(
     settled = []
     for way in ways:
         found, bandwidth = _by(way, dataset, config.bandwidth)
-        way = "forward" if bandwidth is None and way == "smooth" else way
+        if way == "smooth" and bandwidth is None:  # too short for that
+            way, found = _closer_difference(dataset, primary)
         hold_out = config.hold_out
         if hold_out == "auto":
             alike = way == "smooth" or (look is not None and look.of_like_errors)
             hold_out = "trajectories" if alike else "samples"
-            found = _in_stretches(found, primary) if alike else found
+            found = in_stretches(found, primary) if alike else found
         timing = config.timing
         if timing is None:
             asked = hold_out == "trajectories" and not dataset.history
             timing = best_timing(found, primary) if asked else (0, 0)
+        if way == "smooth" and timing == (0, 0) and look is not None and look.between < _ROUGH:
+            found = _by("middle", dataset, None)[0]  # to begin with: see `refined`
+            hold_out = "samples" if config.hold_out == "auto" else hold_out
         if timing != (0, 0):
             logs = tuple(commands_in_time(log, *timing) for log in found)
             found = replace(found, trajectories=logs)
@@ -135,6 +138,15 @@ def _by(
     return replace(dataset, trajectories=kept), bandwidth
 
 
+def _closer_difference(dataset: Dataset, primary: int) -> tuple[Derivatives, Dataset]:
+    """Forward or half-way differences: those of which plain functions leave less."""
+    told: dict[Derivatives, Dataset] = {
+        way: _by(way, dataset, None)[0] for way in ("forward", "middle")
+    }
+    way = min(told, key=lambda way: _left_by_plain_functions(told[way], primary))
+    return way, told[way]
+
+
 def _left_by_plain_functions(dataset: Dataset, primary: int) -> float:
     """Share of the variance of x' that {1, x, sin x, cos x} ⊗ {1, u} leaves; 1 for few samples."""
     samples = dataset.samples()
@@ -147,24 +159,3 @@ def _left_by_plain_functions(dataset: Dataset, primary: int) -> float:
             x, u, xdot = samples.x[own], samples.u[own], samples.xdot[own]
             return float(unexplained(x, turning, [u], xdot)[0])
     return 1.0
-
-
-def _in_stretches(dataset: Dataset, primary: int) -> Dataset:
-    """The data with long trajectories cut, where there are too few to hold some out."""
-    own = [log for log in dataset if log.source == dataset.sources[primary]]
-    if len(own) >= _DRIVES:
-        return dataset
-    steps = int(np.clip(sum(log.T for log in own) // _DRIVES, _SHORTEST, _LONGEST))
-    parts = [part for log in dataset for part in _cut(log, steps)]
-    return replace(dataset, trajectories=tuple(parts))
-
-
-def _cut(log: Trajectory, steps: int) -> list[Trajectory]:
-    ends = np.linspace(0, log.T, max(1, log.T // steps) + 1).astype(int)
-    rest = ("xdot", "middle", "seen")
-    parts = []
-    for a, b in pairwise(ends):
-        own = {name: getattr(log, name) for name in rest}
-        own = {name: None if rows is None else rows[a:b] for name, rows in own.items()}
-        parts.append(replace(log, x=log.x[a : b + 1], u=log.u[a:b], **own))
-    return parts
