@@ -10,15 +10,13 @@ folder --cells; --table makes the table of those there are.
 """
 
 import argparse
-import json
 import time
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from cells import add_options, records
 from unseen_systems import AGAIN, BLIND, LOOKED_AT
 
 import offmap
@@ -27,7 +25,6 @@ from offmap.paper.beyond import simulate
 from offmap.paper.cases import right_rows
 from offmap.paper.experiment import distances
 from offmap.structure import constrain
-from offmap.sweeping import Engine, Folder
 
 SYSTEMS = {**LOOKED_AT, **BLIND, **AGAIN}
 GROUPS = {"looked-at": LOOKED_AT, "blind": BLIND, "again": AGAIN, "all": SYSTEMS}
@@ -98,13 +95,13 @@ def check(name: str) -> float:
     return float(jnp.max(jnp.abs(jnp.einsum("pcq,pq->pc", gamma, motion)), initial=0.0))
 
 
-def table(records: list[dict]) -> str:
+def table(cases: list[dict]) -> str:
     """One line for each case."""
     lines = [
         "| | noise | rows found, of | right | structure | " + " | ".join(COLUMNS) + " | fit [s] |",
         "|---" * (len(COLUMNS) + 6) + "|",
     ]
-    for r in records:
+    for r in cases:
         found, errors = r["found"], r["errors"]
         right = "yes" if right_rows(found) else "no"
         rows = f"{found['c']}, {found['c_true']}"
@@ -122,32 +119,14 @@ def main() -> None:
     parser.add_argument("--group", choices=GROUPS, default="all")
     parser.add_argument("--noise", nargs="+", type=float, default=[0.0, 0.01])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--table", action="store_true", help="run nothing more")
-    parser.add_argument("--cells", type=Path, default=Path("results/unseen"))
-    parser.add_argument("--out", type=Path, default=Path("results/unseen.json"))
+    add_options(parser, "unseen")
     arguments = parser.parse_args()
     wanted = [
         Cell(name, noise, arguments.seed)
         for name in GROUPS[arguments.group]
         for noise in arguments.noise
     ]
-    cells = {cell.name: cell for cell in wanted}
-    if arguments.table:
-        held = [Folder(arguments.cells).read(name) for name in cells]
-        records = [answer[0] for answer in held if answer is not None]
-    else:
-        engine: Engine = "serial" if arguments.jobs == 1 else "pool"
-        workers = None if arguments.jobs == 1 else arguments.jobs
-        say = partial(print, flush=True)
-        answers = offmap.sweep(
-            judge, cells, out=arguments.cells, engine=engine, workers=workers, progress=say
-        )
-        records = list(answers.values())
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in records)
-    arguments.out.write_text(f"[\n{lines}\n]\n")
-    print(table(records))
+    print(table(records(judge, wanted, arguments)))
 
 
 if __name__ == "__main__":

@@ -9,12 +9,14 @@ import pytest
 
 import offmap
 from offmap.config import Config, stage_keys
+from offmap.data import half_way, local_slopes
 from offmap.differentiation import (
     corrected,
     differentiated,
     integrator_of,
     like,
     look_at,
+    refined,
 )
 from offmap.dynamics import fit_dynamics
 from offmap.gp import GPConfig
@@ -218,6 +220,16 @@ def test_derivatives_that_stand_for_longer_are_due_to_commands_averaged_as_long(
     assert attenuated < 0.5
 
 
+def test_measured_derivatives_are_not_corrected():
+    data = drives(unicycle())
+    measured = replace(
+        data, trajectories=tuple(replace(log, xdot=log.samples()[2]) for log in data)
+    )
+    everything = Reduction.everything(data.input_names)
+    world = fit_dynamics(data.samples(), everything, key=KEY, config=GPConfig())
+    assert corrected(measured, world, measured) is None
+
+
 # --- integrators, and further data
 
 
@@ -235,31 +247,103 @@ def test_measured_derivatives_tell_the_integrator(fine, expected):
     assert offmap.fit(measured).integrator == expected
 
 
-def test_noise_does_not_make_euler_steps_look_continuous():
+@pytest.mark.parametrize(("fine", "expected"), [(1, "euler"), (20, "rk4")])
+def test_noisy_states_tell_the_integrator_in_the_long_run(fine, expected):
     system = unicycle()
     rng = np.random.default_rng(0)
-    clean = drives(system)
+    clean = drives(system, fine=fine, count=24, steps=40, hold=5)
     logs = [
-        replace(log, x=log.x + 0.05 * rng.normal(size=log.x.shape), xdot=log.samples()[2])
+        replace(
+            log,
+            x=log.x + 0.01 * rng.normal(size=log.x.shape),
+            xdot=np.asarray(jax.vmap(system.f)(jnp.asarray(log.x[:-1]), jnp.asarray(log.u))),
+        )
         for log in clean
     ]
     noisy = replace(clean, trajectories=tuple(logs))
     everything = Reduction.everything(clean.input_names)
-    world = fit_dynamics(clean.samples(), everything, key=KEY, config=GPConfig())
-    assert integrator_of(world, noisy, 0) == "euler"
+    right = replace(
+        noisy, trajectories=tuple(replace(log, x=c.x) for log, c in zip(logs, clean, strict=True))
+    )
+    world = fit_dynamics(right.samples(), everything, key=KEY, config=GPConfig())
+    assert integrator_of(world, noisy, 0) == expected
 
 
 def test_further_data_are_told_as_the_first_were():
     data = drives(unicycle(), noise=0.02)
     _, config = settled(data)
     more = drives(unicycle(), noise=0.02, count=13, source="online").trajectories[12]
-    smoothed = like(more, config, data.angle_indices)
-    assert smoothed.source == "online"
-    assert smoothed.seen is not None and smoothed.middle is not None
+    angles = data.angle_indices
+
+    def standing(x, u):
+        return np.zeros_like(x)
+
+    told = like(more, config, angles, standing)
+    assert told.source == "online"
+    assert told.middle is not None and told.seen is None
+    lagging = like(more, replace(config, timing=(0, 2)), angles, standing)
+    assert lagging.seen is not None
     brief = replace(more, x=more.x[:4], u=more.u[:3])
-    assert like(brief, config, data.angle_indices).T == 3  # too short to smooth: half-way
+    assert like(brief, config, angles, standing).T == 3  # too short to smooth: half-way
     plain = replace(config, derivatives="forward", bandwidth=None)
-    assert like(more, plain, data.angle_indices) is more
+    assert like(more, plain, angles, standing) is more
     model = offmap.fit(data)
     updated = model.update(more)
-    assert updated.dataset.trajectories[-1].seen is not None
+    assert updated.dataset.trajectories[-1].middle is not None
+
+
+# --- noisy states, told again once there is a model
+
+
+def test_only_what_a_model_leaves_of_noisy_states_is_smoothed():
+    """Commands that jump in every step make motions that smoothing would take for noise."""
+    system = unicycle()
+    data = drives(system, fine=20, noise=0.01)
+    _, config = settled(data)
+    assert config.derivatives == "smooth" and config.bandwidth is not None
+
+    def off(told):
+        samples = told.samples()
+        true = jax.vmap(system.f)(jnp.asarray(samples.x), jnp.asarray(samples.u))
+        return np.sqrt(np.mean((samples.xdot - true) ** 2))
+
+    def true(x, u):
+        return np.asarray(jax.vmap(system.f)(jnp.asarray(x), jnp.asarray(u)))
+
+    def slower(x, u):
+        return 0.9 * true(x, u)
+
+    smoothed = replace(
+        data,
+        trajectories=tuple(local_slopes(log, config.bandwidth, data.angle_indices) for log in data),
+    )
+    raw = replace(data, trajectories=tuple(half_way(log, data.angle_indices) for log in data))
+    with_model = [refined(data, f, config.bandwidth, 0) for f in (true, slower)]
+    assert all(log.seen is None for log in with_model[0])
+    assert off(with_model[0]) < 0.6 * off(raw)
+    assert off(with_model[0]) < off(with_model[1]) < off(raw)
+    jumps = replace(
+        smoothed, trajectories=tuple(replace(log, seen=None) for log in smoothed)
+    )  # with commands as they were given
+    assert off(with_model[1]) < off(jumps)
+
+
+def test_a_fit_of_noisy_states_is_told_twice():
+    """The first model, of differences, and the one that is returned."""
+    data = drives(unicycle(), fine=20, noise=0.003, count=16)
+    said = []
+    model = offmap.fit(data, progress=said.append)
+    assert sum("derivatives" in sentence for sentence in said) == 1
+    assert (model.config.derivatives, model.config.hold_out) == ("smooth", "trajectories")
+    assert all(log.middle is not None and log.seen is None for log in model.dataset)
+    assert [equation.text for equation in model.constraints.equations] == [
+        "sin(theta)·px' − cos(theta)·py' = 0"
+    ]
+
+
+def test_where_smoothing_would_leave_nothing_the_closer_difference_is_taken():
+    system = planar_quadrotor()
+    box = Box((-0.5, -0.5, -0.8, 0.0, -2.0, -1.0), (0.5, 0.5, 0.8, 2.0, 0.0, 1.0))
+    for fine, way in ((1, "forward"), (20, "middle")):
+        _, config = settled(drives(system, fine=fine, noise=1e-4, count=300, steps=2, box=box))
+        assert (config.derivatives, config.bandwidth) == (way, None)

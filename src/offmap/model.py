@@ -228,7 +228,7 @@ class Model:
         The noise level of every source but the primary one is learned again. The constraint is
         learned again only if it is sampled at the states of all sources.
         """
-        told = like(trajectory, self.config, self.dataset.angle_indices)
+        told = like(trajectory, self.config, self.dataset.angle_indices, self.predict)
         dataset = self.dataset.append(told)
         primary = dataset.sources.index(self.primary)
 

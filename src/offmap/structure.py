@@ -176,13 +176,13 @@ def _drives(model: Model, primary: int) -> int:
 
 
 def _is_learned(model: Model, gamma: Gamma) -> bool:
-    """Whether Γ was read off f̂ without an equation to show for it.
+    """Whether Γ was read off f̂, not searched for among short equations.
 
     Fewer controls than states and dynamics that are affine in them always leave such a Γ, whether
     the robot obeys anything or not: it must prove of use, where an equation need only do no harm.
     """
     found = model.constraint_fit
-    return found is not None and found.gamma is gamma and found.equations is None
+    return found is not None and found.gamma is gamma and type(gamma) is not DictionaryConstraint
 
 
 def most_structure(

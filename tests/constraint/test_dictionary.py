@@ -366,6 +366,43 @@ def test_side_slip_is_seen_in_much_noise():
     assert rows == []
 
 
+def driven(play):
+    """A unicycle at a speed that has so much play, and turned by command."""
+    rng = np.random.default_rng(0)
+    theta, turn = rng.uniform(-1, 1, 500), rng.uniform(-1, 1, 500)
+    speed = 0.06 * (1 + rng.uniform(-play, play, 500))
+    xdot = np.stack([speed * np.cos(theta), speed * np.sin(theta), turn], axis=1)
+    noise = 0.01 * xdot.std(axis=0)
+    xdot = xdot + noise * rng.normal(size=xdot.shape)
+    library = Library(("px", "py", "theta"), (2,), (2,))
+    x = np.stack([*rng.uniform(-1, 1, (2, 500)), theta], axis=1)
+    features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
+    u = np.stack([turn, speed], axis=1)
+    return [
+        equation_of(row, library).text for row in discover(library, features, xdot, u, noise).rows
+    ]
+
+
+@pytest.mark.parametrize("play", [0.001, 1.0])
+def test_a_speed_that_was_always_commanded_is_no_law(play):
+    assert driven(play) == ["sin(theta)·px' − cos(theta)·py' = 0"]
+
+
+def test_a_law_beyond_those_that_controls_leave_room_for_is_believed_if_they_were_moved():
+    """The speed is .06 whatever is commanded: one of two controls does nothing."""
+    rng = np.random.default_rng(0)
+    theta, turn, idle = rng.uniform(-1, 1, (3, 500))
+    xdot = np.stack([0.06 * np.cos(theta), 0.06 * np.sin(theta), turn], axis=1)
+    noise = 0.01 * xdot.std(axis=0)
+    xdot = xdot + noise * rng.normal(size=xdot.shape)
+    library = Library(("px", "py", "theta"), (2,), (2,))
+    x = np.stack([*rng.uniform(-1, 1, (2, 500)), theta], axis=1)
+    features = np.asarray(jax.vmap(library)(jnp.asarray(x)))
+    u = np.stack([turn, 1 + 0.5 * idle], axis=1)
+    rows = discover(library, features, xdot, u, noise).rows
+    assert len(rows) == 2
+
+
 def near_hover(play):
     """Planar flight with 5 % noise, tilted a little, at a thrust that has so much play."""
     rng = np.random.default_rng(0)

@@ -38,9 +38,6 @@ _INDEPENDENT = 0.2  # least singular value of unit rows that count as different 
 _EXPECTED = 0.05  # and of those that there must be, as controls are fewer than states
 _TOGETHER = 2.0  # noise in x, which `noise` leaves out, adds up where equations are combined
 _CONTRADICTS = 0.05  # radians between an equation and the accepted ones that it does not belong to
-_FURTHER = 2.0
-"""By how much a law beyond those that controls must leave has to be better obeyed than one in which
-a control stands for what it says of no velocity: it would take the effect of a control away."""
 _SAME_LAW = 0.7  # squared cosine between two equations about the same motions
 _FOLDS = 10
 _BATCH = 500  # candidates examined at once,
@@ -72,6 +69,7 @@ def discover(
     if the residual does not depend on the control (an F-test: what a control can change is no
     constraint), if it raises the rank of the rows found so far, if every combination
     of the rows is obeyed as they are, and if nothing as short and as well obeyed contradicts it.
+    Where there are more than controls leave room for, none may stand for a control.
 
     Args:
         library: the functions φ.
@@ -89,22 +87,21 @@ def discover(
     accepted: list[Candidate] = []
     lengths: list[int] = []
 
-    def steerable(candidate: Candidate, further: bool = False) -> bool:
-        if stands_for_control(search, candidate, u, groups, _FURTHER if further else 1.0):
-            return True
+    def steerable(candidate: Candidate) -> bool:
         return depends_on_control(search, candidate, features, features, u, standard)
 
     for candidate in _promising(search, obeyed, accepted, features, xdot, u.shape[1]):
         for one in (grown(search, candidate, accepted), candidate):
             another = is_another(search, accepted, one, features, xdot, u.shape[1])
-            further = len(accepted) >= xdot.shape[1] - u.shape[1]
-            if another and not steerable(one, further):
+            if another and not steerable(one):
                 accepted.append(polished(search, tied(search, one, groups)))
                 lengths.append(len(candidate.support))
                 break
         if len(accepted) == xdot.shape[1]:
             break
     contested = _contested(search, accepted, lengths, obeyed, features, steerable)
+    if len(accepted) > xdot.shape[1] - u.shape[1]:
+        contested |= {i for i, one in enumerate(accepted) if stands_for_control(search, one, u)}
     return ShortLaws(
         [finished(search, one, groups) for i, one in enumerate(accepted) if i not in contested],
         _spoken_of(search, obeyed),

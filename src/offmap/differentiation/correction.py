@@ -11,10 +11,13 @@ from jaxtyping import Float
 from offmap.data import Dataset, Trajectory, half_way, local_slopes
 from offmap.differentiation.stretches import in_stretches
 from offmap.dynamics import Dynamics
-from offmap.rollout import Integrator, step
+from offmap.rollout import Integrator, rollout, step
 
 _STEPS = 500  # of which integrators are compared
 _CLOSER = 0.8  # error of one step by RK4 beside that of Euler's, for RK4 to be the right one
+_LONG = 10  # steps of the runs that are compared where one step does not tell,
+_LEAST_RUNS = 12  # of which there must be so many,
+_CHANCE = 2.0  # and so many standard errors between them
 _SUBSTEPS = 4  # of a step, where it is followed through the dynamics
 _ROUND_OFF = 1e-9
 _NEGLIGIBLE = 0.1  # of the noise
@@ -95,7 +98,8 @@ def _curved(f, x, middle, u, dt):
 def integrator_of(world: Dynamics, dataset: Dataset, primary: int) -> Integrator:
     """Whether measured derivatives lead from state to state by Euler's steps or in continuous time.
 
-    Euler's, unless RK4 along f̂, or the mean of two derivatives in a row, is clearly closer.
+    Euler's, unless RK4 along f̂, or the mean of two derivatives in a row, is clearly closer: in one
+    step, or where states are noisy in many.
     """
     logs = [log for log in dataset if log.source == dataset.sources[primary]]
     if any(log.middle is not None for log in logs):
@@ -122,7 +126,9 @@ def integrator_of(world: Dynamics, dataset: Dataset, primary: int) -> Integrator
     by_euler, by_rk4 = (
         off(np.asarray(_increments(world, x, u, dt, name))) for name in ("euler", "rk4")
     )
-    return "rk4" if mean or by_rk4 < _CLOSER * by_euler else "euler"
+    if mean or by_rk4 < _CLOSER * by_euler:
+        return "rk4"
+    return "rk4" if _rk4_is_closer_in_the_long_run(world, logs, dataset) else "euler"
 
 
 def _steps(log: Trajectory) -> tuple[np.ndarray, ...]:
@@ -136,6 +142,36 @@ def _steps(log: Trajectory) -> tuple[np.ndarray, ...]:
         log.xdot[:count],
         log.xdot[1 : count + 1],
     )
+
+
+def _rk4_is_closer_in_the_long_run(
+    world: Dynamics, logs: list[Trajectory], dataset: Dataset
+) -> bool:
+    """Whether states some steps later are nearer to RK4's along f̂ than to Euler's: a t-test."""
+    parts = [
+        (log.x[a], log.u[a : a + _LONG], log.x[a + _LONG])
+        for log in logs
+        for a in range(0, min(len(log.x) - 1, log.T) - _LONG + 1, _LONG)
+    ]
+    if len(parts) < _LEAST_RUNS:
+        return False
+    x, u, after = (np.stack(each) for each in zip(*parts[:_STEPS], strict=True))
+    angles = list(dataset.angle_indices)
+
+    def off(name: Integrator) -> np.ndarray:
+        error = np.asarray(_ends(world, x, u, np.float64(dataset.dt), name)) - after
+        error[:, angles] = np.arctan2(np.sin(error[:, angles]), np.cos(error[:, angles]))
+        return error**2
+
+    by_euler, by_rk4 = off("euler"), off("rk4")
+    size = np.mean(by_euler, axis=0)
+    gain = np.sum((by_euler - by_rk4) / np.where(size > 0, size, 1.0), axis=1)
+    return bool(gain.mean() > _CHANCE * gain.std(ddof=1) / np.sqrt(len(gain)))
+
+
+@eqx.filter_jit
+def _ends(f, x, u, dt, integrator):
+    return jax.vmap(lambda x, u: rollout(f, x, u, dt, integrator)[-1])(x, u)
 
 
 @eqx.filter_jit

@@ -1,5 +1,6 @@
 """Which way to tell derivatives from states, and what is then held out where choices are made."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -71,13 +72,28 @@ def differentiated(
     return settled
 
 
-def like(trajectory: Trajectory, config: Config, angles: tuple[int, ...]) -> Trajectory:
-    """A further trajectory with derivatives told as those of the data were."""
+def like(
+    trajectory: Trajectory,
+    config: Config,
+    angles: tuple[int, ...],
+    predict: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> Trajectory:
+    """A further trajectory with derivatives told as those of the data were.
+
+    Args:
+        trajectory: As it was logged.
+        config: Settings, which say how.
+        angles: State columns in radians.
+        predict: Learned velocities of states and controls.
+    """
     if trajectory.xdot is None and config.derivatives in ("middle", "smooth"):
-        smoothed = None
+        told = half_way(trajectory, angles, config.bandwidth)
         if config.bandwidth is not None:
-            smoothed = local_slopes(trajectory, config.bandwidth, angles)
-        trajectory = smoothed or half_way(trajectory, angles)
+            expected = None
+            if config.timing == (0, 0) and told.middle is not None:
+                expected = predict(told.middle, told.u)
+            told = local_slopes(trajectory, config.bandwidth, angles, expected) or told
+        trajectory = told
     return commands_in_time(trajectory, *(config.timing or (0, 0)))
 
 
