@@ -116,7 +116,12 @@ def _begin(
             dataset, sparsity.reduction, None, primary, keys.dynamics, config
         )
         choices = Choices(
-            kernels, {}, disagreement=sparsity.disagreement, kernel=kernel, angles=angles
+            kernels,
+            {},
+            disagreement=sparsity.disagreement,
+            kernel=kernel,
+            angles=angles,
+            cut_from=len(logged) if len(dataset) > len(logged) else 0,
         )
         predictor, metric = Predictor(world, None), sparsity.metric
         return Model(predictor, world, config, dataset, source, metric, None, choices, seed)

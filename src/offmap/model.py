@@ -311,7 +311,7 @@ class Model:
         return summarise(
             self.dataset,
             self.pseudometric,
-            self.config.pseudometric.threshold,
+            replace(self.config, integrator=self.integrator),
             self.retained,
             self.constraints.singular_values,
             self.constraints.equations,

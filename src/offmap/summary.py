@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from offmap.config import Config
 from offmap.constraint import Equation
 from offmap.data import Dataset
 from offmap.pseudometric import Pseudometric
@@ -39,6 +40,8 @@ class Choices:
     """States that were found to be angles; empty where they were declared."""
     left_out: tuple[str, ...] = ()
     """Equations that samples obey, and that predict held-out ones worse than none."""
+    cut_from: int = 0
+    """Number of trajectories that were cut into stretches, to hold some out; 0: none were."""
     derivative_error: tuple[float, ...] = ()
     """By how much derivatives told half-way between states may be off, each component of x'."""
     turning: tuple[str, ...] = ()
@@ -59,7 +62,7 @@ class Retained:
 def summarise(
     dataset: Dataset,
     pseudometric: Pseudometric | None,
-    threshold: float,
+    config: Config,
     retained: Retained,
     singular_values: np.ndarray,
     equations: tuple[Equation, ...],
@@ -70,11 +73,19 @@ def summarise(
     per_source = ", ".join(
         f"{int(np.sum(samples.source == code))} {name}" for code, name in enumerate(dataset.sources)
     )
+    logs = f"{len(dataset)} trajectories"
+    if choices.cut_from:
+        logs = f"{len(dataset)} stretches of {choices.cut_from} trajectories"
     lines = [
-        f"data        {len(dataset)} trajectories, {len(samples)} samples ({per_source}), "
-        f"{dataset.n} states, {dataset.m} controls"
+        f"data        {logs}, {len(samples)} samples ({per_source}), "
+        f"{dataset.n} states, {dataset.m} controls",
+        f"derivatives {'; '.join(how_told(dataset, config))}",
     ]
-    lines += _inputs(dataset, pseudometric, threshold, retained.dynamics)
+    if config.hold_out == "trajectories":
+        lines.append(
+            "choices     by whole drives held out: errors of neighbouring samples are alike"
+        )
+    lines += _inputs(dataset, pseudometric, config.pseudometric.threshold, retained.dynamics)
     if choices.disagreement:
         lines.append(f"            {choices.disagreement}")
     if choices.angles:
@@ -106,6 +117,24 @@ def summarise(
             + (f" (kernel {choices.tangent_kernel})" if choices.tangent_kernel else "")
         )
     return "\n".join(lines)
+
+
+def how_told(dataset: Dataset, config: Config) -> list[str]:
+    """Where derivatives come from, which commands they are due to, and how rollouts go on."""
+    measured = [log.xdot is not None and log.middle is None for log in dataset]
+    told = {
+        "forward": "differences of states, at the first of each step",
+        "middle": "differences of states, half-way between them",
+    }.get(config.derivatives, "noisy states, smoothed")
+    if config.bandwidth is not None:
+        told += f" over ±{config.bandwidth:.2g} s"
+        told += " (what the model leaves of them)" if config.timing == (0, 0) else ""
+    said = ["as logged" if all(measured) else f"as logged, else {told}" if any(measured) else told]
+    delay, width = (steps * dataset.dt for steps in config.timing or (0, 0))
+    if delay or width:
+        said.append(f"due to commands of {delay:.2g} s before, averaged over ±{width:.2g} s")
+    said.append(f"rollouts by {'RK4' if config.integrator == 'rk4' else 'Euler'}")
+    return said
 
 
 def _inputs(

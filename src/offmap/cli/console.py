@@ -72,7 +72,7 @@ def write_json(path: Path, content: Any) -> Path:
 
 @contextmanager
 def progress(total: int) -> Iterator[Report]:
-    """A bar on a terminal, plain lines elsewhere."""
+    """A bar on a terminal, plain lines elsewhere; some data take more stages than `total`."""
     if not console.is_terminal:
         yield lambda stage: console.print(stage, highlight=False)
         return
@@ -86,6 +86,7 @@ def progress(total: int) -> Iterator[Report]:
         task = bar.add_task("starting", total=total, completed=-1)
 
         def report(stage: str) -> None:
-            bar.update(task, advance=1, description=stage)
+            done = int(bar.tasks[task].completed) + 1
+            bar.update(task, completed=done, total=max(total, done), description=stage)
 
         yield report

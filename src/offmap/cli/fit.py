@@ -124,7 +124,8 @@ def _numbers(
 ) -> dict[str, Any]:
     """What the summary says, for programs."""
     dataset, constraints = model.dataset, model.constraints
-    metric = model.pseudometric
+    metric, config = model.pseudometric, model.config
+    delay, width = config.timing or (0, 0)
     return {
         "states": list(dataset.state_names),
         "controls": list(dataset.control_names),
@@ -132,6 +133,14 @@ def _numbers(
         "dt": dataset.dt,
         "trajectories": len(dataset),
         "samples": len(dataset.samples()),
+        "derivatives": {
+            "told": config.derivatives,
+            "bandwidth": config.bandwidth,
+            "delay": delay * dataset.dt,
+            "width": width * dataset.dt,
+        },
+        "hold_out": config.hold_out,
+        "integrator": model.integrator,
         "retained": asdict(model.retained),
         "weights": metric.input_weights if metric is not None and metric.diagonal else None,
         "c": constraints.c,
