@@ -1,8 +1,9 @@
-"""Write the tables of docs/accuracy.md from the records in docs/results.
+"""Write the tables and figures of docs/accuracy.md from the records in docs/results.
 
     offmap reproduce unicycle --preset paper --out docs/results     # and so on
     offmap reproduce beyond --out docs/results
     python benchmarks/unseen.py --out docs/results/unseen-default-seed0.json
+    python benchmarks/states.py --out docs/results/states-default.json
     python benchmarks/accuracy_page.py
 
 Text outside the markers stays as it is, and so does what has no records.
@@ -11,6 +12,9 @@ Text outside the markers stays as it is, and so does what has no records.
 import json
 from pathlib import Path
 
+from dots import ORACLE, OTHERS, OURS, draw
+from states import figure as states_figure
+from states import table as states_table
 from unseen import table as unseen_table
 
 from offmap.paper.beyond import COLUMNS as BEYOND
@@ -18,6 +22,12 @@ from offmap.paper.cases import right_rows
 from offmap.paper.protocol import ROWS
 from offmap.paper.reference import PAPER
 
+_DRAWN = {
+    "DGP/approx": ("offmap", OURS),
+    "DGP/true": ("with the true constraint", ORACLE),
+    "ARD-GP": ("plain GP", OTHERS[0]),
+    "least squares": ("least squares on sines", OTHERS[1]),
+}
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 COLUMNS = ("GP/none", "GP/ideal", "GP/approx", "DGP/none", "DGP/ideal", "DGP/approx", "DGP/true")
 OFFLINE = "DGP/offline"
@@ -26,7 +36,7 @@ OFFLINE = "DGP/offline"
 def table(record: dict) -> str:
     """One record as Markdown: mean [95 % interval], and the paper's mean."""
     lines = [
-        f"### {record['system']}, preset {record['preset']}, seed {record['seed']}, "
+        f"#### {record['system']}, preset {record['preset']}, seed {record['seed']}, "
         f"{record['trials']} trials × 5 rollouts ({record['seconds']:.0f} s)\n",
         "| | " + " | ".join(COLUMNS) + " |",
         "|---" * (len(COLUMNS) + 1) + "|",
@@ -52,7 +62,7 @@ def errors_beyond(cells: list[dict]) -> str:
     cell = cells[0]["cell"]
     told = "" if cell["declare_angles"] else ", angles not declared"
     lines = [
-        f"### {cell['noise']:.1%} noise on all data, preset {cell['preset']}{told}, seed "
+        f"#### {cell['noise']:.1%} noise on all data, preset {cell['preset']}{told}, seed "
         f"{cell['seed']}, {cell['trials']} trials × 5 rollouts\n",
         "| | " + " | ".join(BEYOND) + " |",
         "|---" * (len(BEYOND) + 1) + "|",
@@ -79,7 +89,7 @@ def discoveries_beyond(records: list[dict]) -> str:
         key = (cell["preset"], cell["declare_angles"], cell["noise"], cell["system"])
         groups.setdefault(key, []).append(record["found"])
     lines = [
-        "### Structure found, out of all seeds\n",
+        "#### Structure found, out of all seeds\n",
         "| system | noise | preset | right c | right rows (≤ 1e-3 rad) | worst angle "
         "| right inputs | right inputs in the tangent frame | structure used |",
         "|---" * 9 + "|",
@@ -142,6 +152,21 @@ def beyond(paths: list[Path]) -> str:
     return "\n".join([*parts, discoveries_beyond(everything)])
 
 
+def beyond_figure(paths: list[Path]) -> None:
+    """Errors of the best known models on every system at every level of noise."""
+    cells = [cell for path in paths for cell in json.loads(path.read_text())["cells"]]
+    systems = list(dict.fromkeys(cell["cell"]["system"] for cell in cells))
+    noises = list(dict.fromkeys(cell["cell"]["noise"] for cell in cells))
+
+    def error(system: str, noise: float, column: str) -> list[float]:
+        wanted = (system, noise)
+        some = [c["columns"] for c in cells if (c["cell"]["system"], c["cell"]["noise"]) == wanted]
+        return [columns[column]["mean"] for columns in some if column in columns]
+
+    path = DOCS / "figures" / "beyond.png"
+    draw(path, systems, noises, _DRAWN, error, "summed error of 100 steps", "noise on all data")
+
+
 def fill(page: str, marker: str, text: str) -> str:
     """The page with the text between <!-- marker --> and <!-- end of marker -->."""
     begin, end = f"<!-- {marker} -->\n", f"<!-- end of {marker} -->\n"
@@ -156,19 +181,25 @@ def main() -> None:
     further = sorted((DOCS / "results").glob("beyond-*.json"))
     found = sorted((DOCS / "results").glob("discovery-*.json"))
     unseen = sorted((DOCS / "results").glob("unseen-*.json"))
-    others = {*further, *found, *unseen}
+    states = sorted((DOCS / "results").glob("states-*.json"))
+    others = {*further, *found, *unseen, *states}
     paths = [path for path in sorted((DOCS / "results").glob("*.json")) if path not in others]
     if paths:
         records = [json.loads(path.read_text()) for path in paths]
         text = fill(text, "tables", "\n".join(map(table, records)))
     if further:
         text = fill(text, "beyond", beyond(further))
+        beyond_figure(further)
     if found:
         records = [record for path in found for record in json.loads(path.read_text())]
         text = fill(text, "discovery", discovery(records) + "\n")
     if unseen:
         records = [record for path in unseen for record in json.loads(path.read_text())]
         text = fill(text, "unseen", unseen_table(records) + "\n")
+    if states:
+        records = [record for path in states for record in json.loads(path.read_text())]
+        text = fill(text, "states", states_table(records) + "\n")
+        states_figure(records, DOCS / "figures" / "states.png")
     page.write_text(text)
 
 

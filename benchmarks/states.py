@@ -14,11 +14,13 @@ the true derivatives beside the noisy states, which no log has; and standing sti
 import argparse
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from cells import add_options, records
+from dots import ORACLE, OTHERS, OURS, draw
 
 import offmap
 from offmap.paper.baselines import bounded
@@ -27,6 +29,11 @@ from offmap.rollout import rollout
 
 SYSTEMS = ("unicycle", "tanh0", "slip", "bicycle", "trailer", "disk", "quadrotor")
 COLUMNS = ("default", "unprojected", "forward", "measured", "still")
+_DRAWN = {
+    "default": ("offmap", OURS),
+    "measured": ("the same, told the true derivatives", ORACLE),
+    "forward": ("forward differences, Euler", OTHERS[0]),
+}
 _FINE = 20  # steps of the simulation within one that is logged
 _LOGS, _STEPS = 20, 50
 _TESTS, _TEST_STEPS, _TEST_HOLD = 10, 100, 10
@@ -131,6 +138,17 @@ def table(cases: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def figure(cases: list[dict], path: Path) -> None:
+    """Errors over those of standing still."""
+
+    def error(system: str, noise: float, column: str) -> list[float]:
+        some = [r["errors"] for r in cases if (r["system"], r["noise"]) == (system, noise)]
+        return [errors[column] / errors["still"] for errors in some]
+
+    noises = sorted({r["noise"] for r in cases})
+    draw(path, SYSTEMS, noises, _DRAWN, error, "rollout error ÷ standing still", "noise on states")
+
+
 def main() -> None:
     """Run what has not been run, save every record and print the table."""
     parser = argparse.ArgumentParser(
@@ -140,6 +158,7 @@ def main() -> None:
     parser.add_argument("--noise", nargs="+", type=float, default=[0.0, 0.001, 0.01])
     parser.add_argument("--hold", nargs="+", type=int, default=[5], help="steps of a command")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--figure", type=Path, help="also draw the table into this file")
     add_options(parser, "states")
     arguments = parser.parse_args()
     wanted = [
@@ -149,7 +168,10 @@ def main() -> None:
         for noise in arguments.noise
         for hold in arguments.hold
     ]
-    print(table(records(judge, wanted, arguments)))
+    cases = records(judge, wanted, arguments)
+    print(table(cases))
+    if arguments.figure is not None:
+        figure(cases, arguments.figure)
 
 
 if __name__ == "__main__":

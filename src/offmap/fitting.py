@@ -142,17 +142,18 @@ def _begin(
 
 
 def _of_most_laws(models: Iterable[Model]) -> Model:
-    """The first model whose data obey as many laws as controls leave room for, or the most."""
-    best, most = None, -1
+    """The model whose data obey most laws; of those alike, the one that extrapolates best.
+
+    No other is fitted after one whose data obey as many as controls leave room for.
+    """
+    judged: list[tuple[int, float, Model]] = []
     for model in models:
-        dataset = model.dataset
-        laws = find_equations(model).c
-        if laws > most:
-            best, most = model, laws
-        if most >= dataset.n - dataset.m // (1 + dataset.history):
-            break
-    assert best is not None
-    return best
+        dataset, laws = model.dataset, find_equations(model).c
+        if laws >= dataset.n - dataset.m // (1 + dataset.history) > 0:
+            return model
+        error = min(model.choices.kernels.values(), default=0.0)
+        judged.append((-laws, error, model))
+    return min(judged, key=lambda each: each[:2])[2]
 
 
 def _with_angles(
