@@ -182,7 +182,8 @@ def main() -> None:
     found = sorted((DOCS / "results").glob("discovery-*.json"))
     unseen = sorted((DOCS / "results").glob("unseen-*.json"))
     states = sorted((DOCS / "results").glob("states-*.json"))
-    others = {*further, *found, *unseen, *states}
+    draws = sorted((DOCS / "results").glob("draws-*.json"))  # of docs/recordings.md
+    others = {*further, *found, *unseen, *states, *draws}
     paths = [path for path in sorted((DOCS / "results").glob("*.json")) if path not in others]
     if paths:
         records = [json.loads(path.read_text()) for path in paths]

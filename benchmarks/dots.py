@@ -47,6 +47,7 @@ def draw(
         axes.set_xticks(range(len(systems)), systems, rotation=45, ha="right", fontsize=8)
         axes.set_title("no noise" if noise == 0 else f"{noise:.1%} {noise_of}", fontsize=9)
         axes.grid(axis="y", color="0.92")
+        axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel(label)
     for text, style in models.values():

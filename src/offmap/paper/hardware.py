@@ -130,7 +130,7 @@ def score_recordings(
             if row == "ood00":
                 example |= {f"{name}/{p}": states[:_DRAWN] for p, states in predicted[0].items()}
     for row, row_trials in tests.items():
-        for column, predict in (("analytic", _analytic), ("still", _still)):
+        for column, predict in (("analytic", analytic), ("still", _still)):
             states = [predict(trial) for trial in row_trials]
             errors[row][column] = _per_window(row, row_trials, states)
     shown = tests["ood00"][0]
@@ -143,7 +143,7 @@ def score_recordings(
         about,
         errors,
         model.mean_only(),
-        (shown.test_states[:_DRAWN], example | {"analytic": _analytic(shown)[:_DRAWN]}),
+        (shown.test_states[:_DRAWN], example | {"analytic": analytic(shown)[:_DRAWN]}),
     )
 
 
@@ -173,7 +173,7 @@ def _per_window(row: str, trials: list[Trial], states: list[np.ndarray]) -> np.n
     return errors[:, 0] if row == "online" else errors.mean(axis=0)
 
 
-def _analytic(trial: Trial) -> np.ndarray:
+def analytic(trial: Trial) -> np.ndarray:
     """The textbook's unicycle under the lagged commands."""
     controls = jnp.asarray(trial.test_controls[..., :2])  # the newest, where there is a history
     roll = jax.vmap(lambda x, u: rollout(IDEAL.f, x, u, DT, "rk4"))
