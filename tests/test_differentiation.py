@@ -18,6 +18,7 @@ from offmap.differentiation import (
     look_at,
     refined,
 )
+from offmap.differentiation.timing import best_timing
 from offmap.dynamics import fit_dynamics
 from offmap.gp import GPConfig
 from offmap.pseudometric import Reduction
@@ -119,6 +120,22 @@ def test_measured_derivatives_stay_as_they_are():
     assert config.derivatives == "forward"
     np.testing.assert_array_equal(told.samples().xdot, data.samples().xdot)
     assert config.integrator == "auto"  # until there are dynamics to follow
+
+
+def test_a_state_that_changes_evenly_is_no_noise():
+    """Differences of a clock are constant but for rounding."""
+    data = drives(unicycle())
+    logs = [
+        replace(log, x=np.c_[log.x, 7.3 * i + 0.1 * np.arange(len(log.x))])
+        for i, log in enumerate(data)
+    ]
+    clocked = offmap.Dataset(logs, [*data.state_names, "clock"], data.control_names, data.angles)
+    _, config = settled(clocked)
+    assert config.derivatives == "forward"
+
+
+def test_commands_are_not_timed_before_derivatives_are_told():
+    assert best_timing(drives(unicycle()), "offline") == (0, 0)
 
 
 # --- half-way differences, corrected
@@ -276,7 +293,7 @@ def test_further_data_are_told_as_the_first_were():
     angles = data.angle_indices
 
     def standing(x, u):
-        return np.zeros_like(x)
+        return jnp.zeros_like(x)
 
     told = like(more, config, angles, standing)
     assert told.source == "online"
@@ -318,7 +335,7 @@ def test_only_what_a_model_leaves_of_noisy_states_is_smoothed():
         trajectories=tuple(local_slopes(log, config.bandwidth, data.angle_indices) for log in data),
     )
     raw = replace(data, trajectories=tuple(half_way(log, data.angle_indices) for log in data))
-    with_model = [refined(data, f, config.bandwidth, 0) for f in (true, slower)]
+    with_model = [refined(data, f, config.bandwidth, "offline") for f in (true, slower)]
     assert all(log.seen is None for log in with_model[0])
     assert off(with_model[0]) < 0.6 * off(raw)
     assert off(with_model[0]) < off(with_model[1]) < off(raw)

@@ -68,6 +68,25 @@ class Config:
                 f'`project` is "none" or "learned"; got {self.project!r}. To give a known Γ, pass '
                 f"the function itself to `fit`."
             )
+        for name, choices in (
+            ("derivatives", get_args(Derivatives)),
+            ("hold_out", ("samples", "trajectories", "auto")),
+            ("integrator", (*get_args(Integrator), "auto")),
+        ):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"`{name}` is one of {choices}; got {getattr(self, name)!r}. Choose one."
+                )
+        if self.bandwidth is not None and not self.bandwidth > 0:
+            raise ValueError(
+                f"`bandwidth` is a half-width above 0 in seconds, or None; got {self.bandwidth!r}. "
+                f"Leave it out to have it chosen from the data."
+            )
+        if self.timing is not None and (len(self.timing) != 2 or min(self.timing) < 0):
+            raise ValueError(
+                f"`timing` is a delay and a width in steps, neither below 0, or None; got "
+                f"{self.timing!r}. Leave it out to have it found in the data."
+            )
         known = get_args(Representation)
         if not self.representations or not set(self.representations) <= set(known):
             raise ValueError(

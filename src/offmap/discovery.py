@@ -66,6 +66,7 @@ def find_equations(model: Model) -> ConstraintFit:
         key=key,
         config=config.constraint,
         correlated=by_trajectory(config),
+        acting=dataset.m // (1 + dataset.history),
         off=np.array(model.choices.derivative_error) if model.choices.derivative_error else None,
     )
 

@@ -11,7 +11,7 @@ from jaxtyping import Array
 from offmap.angles import find_angles
 from offmap.config import Config, Preset, stage_keys
 from offmap.data import Dataset
-from offmap.differentiation import corrected, differentiated, integrator_of, refined
+from offmap.differentiation import corrected, differentiated, integrator_of, refined, several
 from offmap.discovery import discover, find_equations
 from offmap.gp import GPConfig
 from offmap.mlp import MLPConfig
@@ -84,8 +84,8 @@ def fit(
     if settled.bandwidth is None or settled.timing != (0, 0):
         return model
     progress("derivatives: told again from what the model leaves of noisy states")
-    better = refined(dataset, model.predict, settled.bandwidth, primary)
-    if config.hold_out == "auto":
+    better = refined(dataset, model.predict, settled.bandwidth, model.primary)
+    if config.hold_out == "auto" and several(better, model.primary):
         settled = replace(settled, hold_out="trajectories")
     return _finish(_begin(dataset, model.primary, seed, progress, better, settled), known, progress)
 

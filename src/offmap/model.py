@@ -228,7 +228,8 @@ class Model:
         The noise level of every source but the primary one is learned again. The constraint is
         learned again only if it is sampled at the states of all sources.
         """
-        told = like(trajectory, self.config, self.dataset.angle_indices, self.predict)
+        stacked = self.dataset.stacked(trajectory)
+        told = like(stacked, self.config, self.dataset.angle_indices, self.predictor)
         dataset = self.dataset.append(told)
         primary = dataset.sources.index(self.primary)
 

@@ -43,7 +43,7 @@ class Choices:
     cut_from: int = 0
     """Number of trajectories that were cut into stretches, to hold some out; 0: none were."""
     derivative_error: tuple[float, ...] = ()
-    """By how much derivatives told half-way between states may be off, each component of x'."""
+    """What derivatives told half-way may be off by: 10 times their last correction, each of x'."""
     turning: tuple[str, ...] = ()
     """Two states whose rates are seen from axes that turn with a third, where these are used."""
 

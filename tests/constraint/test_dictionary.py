@@ -403,6 +403,26 @@ def test_a_law_beyond_those_that_controls_leave_room_for_is_believed_if_they_wer
     assert len(rows) == 2
 
 
+def test_past_commands_leave_as_much_room_as_none():
+    """p' = v is believed though thrust hardly varies, with past commands among the controls too."""
+    rng = np.random.default_rng(0)
+    v, past = rng.uniform(-2, 2, 500), rng.uniform(-1, 1, 500)
+    thrust = 10 + 0.01 * rng.uniform(-1, 1, 500)
+    xdot = np.stack([v, 50 * (thrust - 10)], axis=1)
+    noise = 0.01 * xdot.std(axis=0)
+    xdot = xdot + noise * rng.normal(size=xdot.shape)
+    library = Library(("p", "v"), (), ())
+    features = np.asarray(jax.vmap(library)(jnp.asarray(np.stack([past, v], axis=1))))
+    u = np.stack([thrust, past], axis=1)
+
+    def found(acting):
+        rows = discover(library, features, xdot, u, noise, standard=Standard(acting=acting)).rows
+        return [equation_of(row, library).text for row in rows]
+
+    assert found(1) == ["p' − v = 0"]
+    assert found(None) == []
+
+
 def near_hover(play):
     """Planar flight with 5 % noise, tilted a little, at a thrust that has so much play."""
     rng = np.random.default_rng(0)

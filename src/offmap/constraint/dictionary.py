@@ -100,7 +100,8 @@ def discover(
         if len(accepted) == xdot.shape[1]:
             break
     contested = _contested(search, accepted, lengths, obeyed, features, steerable)
-    if len(accepted) > xdot.shape[1] - u.shape[1]:
+    acting = u.shape[1] if standard.acting is None else standard.acting
+    if len(accepted) > xdot.shape[1] - acting:
         contested |= {i for i, one in enumerate(accepted) if stands_for_control(search, one, u)}
     return ShortLaws(
         [finished(search, one, groups) for i, one in enumerate(accepted) if i not in contested],

@@ -67,6 +67,7 @@ def fit_dictionary(
     config: ConstraintConfig,
     correlated: bool = False,
     off: Float[np.ndarray, " n"] | None = None,
+    acting: int | None = None,
 ) -> ConstraintFit:
     """Search measured motions for short equations between terms of a library.
 
@@ -87,6 +88,7 @@ def fit_dictionary(
         correlated: whether errors of neighbouring samples are alike, as in recordings.
         off: what x' is off by, beside noise, for want of knowing it better: it may depend on the
             control, and is no evidence against a law.
+        acting: number of controls that act at once, where past ones are among them; None: all.
     """
     places = np.flatnonzero(samples.source == primary)
     chosen = np.asarray(jax.random.permutation(key, len(places)))[: config.search_samples]
@@ -104,6 +106,7 @@ def fit_dictionary(
         standard = Standard(
             effect=_EFFECT if correlated or floor > 0 else 0.0,
             matters=_MATTERS if correlated else inexact,
+            acting=acting,
         )
         found, rows = _search(f, library, _Measured(own, level, groups, standard))
         if rows:

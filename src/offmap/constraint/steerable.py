@@ -31,6 +31,8 @@ class Standard:
     matters: float = 0.0
     """What u must explain as a share of the motions that cancel out, to be said so: no robot obeys
     a law exactly."""
+    acting: int | None = None
+    """Number of controls that act at once, where past ones are among u; None: all."""
 
 
 USUAL = Standard()

@@ -29,7 +29,7 @@ class Samples:
     Attributes:
         x: States.
         u: Controls.
-        xdot: State derivatives, measured or by forward differences.
+        xdot: State derivatives, measured, told from states or by forward differences.
         source: Position of each sample's source in `Dataset.sources`.
         trajectory: Index of the trajectory each sample comes from.
     """
@@ -170,12 +170,17 @@ class Dataset:
 
         Where the dataset has past commands as columns, so gets a trajectory that lacks them.
         """
-        if self.history and trajectory.m * (self.history + 1) == self.m:
-            trajectory = with_past_commands(trajectory, self.history)
+        trajectory = self.stacked(trajectory)
         longer = replace(self, trajectories=(*self.trajectories, trajectory))
         if "_samples" in self.__dict__:  # only what is new needs to be computed
             object.__setattr__(longer, "_samples", self._samples_with(trajectory, longer.sources))
         return longer
+
+    def stacked(self, trajectory: Trajectory) -> Trajectory:
+        """The trajectory with past commands as columns, where the dataset has them and it lacks."""
+        if self.history and trajectory.m * (self.history + 1) == self.m:
+            return with_past_commands(trajectory, self.history)
+        return trajectory
 
     def _samples_with(self, trajectory: Trajectory, sources: tuple[str, ...]) -> Samples:
         before, (x, u, xdot) = self.samples(), trajectory.samples(self.angle_indices)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from offmap.data.dataset import Dataset
 
 _RIDGE = 1e-6
+_ROUNDING = 1e-9
 _POINTS = 2000
 _STEPS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # lags that are compared, in samples
 _LONGEST = 0.5  # seconds
@@ -67,11 +68,16 @@ def state_features(x: Float[np.ndarray, "N n"], angles: Sequence[int]) -> np.nda
 
 
 def residual(design: np.ndarray, targets: np.ndarray) -> float:
-    """Share of the targets' variance that a ridge regression leaves, averaged over columns."""
+    """Share of the targets' variance that a ridge regression leaves, averaged over columns.
+
+    Columns that are constant but for rounding have none.
+    """
+    targets = targets[:, targets.std(axis=0) > _ROUNDING * np.abs(targets).max(axis=0)]
+    if targets.shape[1] == 0:
+        return 0.0
     gram = design.T @ design + _RIDGE * len(design) * np.eye(design.shape[1])
     left = targets - design @ np.linalg.solve(gram, design.T @ targets)
-    spread = np.maximum(targets.std(axis=0), 1e-12)
-    return float(np.mean((left / spread) ** 2))
+    return float(np.mean((left / targets.std(axis=0)) ** 2))
 
 
 def _with_one(u: np.ndarray) -> np.ndarray:

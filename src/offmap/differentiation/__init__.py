@@ -15,6 +15,16 @@ drives must then be held out where choices are compared.
 
 from offmap.differentiation.correction import corrected, integrator_of, refined
 from offmap.differentiation.look import Look, look_at
+from offmap.differentiation.stretches import several
 from offmap.differentiation.ways import differentiated, like
 
-__all__ = ["Look", "corrected", "differentiated", "integrator_of", "like", "look_at", "refined"]
+__all__ = [
+    "Look",
+    "corrected",
+    "differentiated",
+    "integrator_of",
+    "like",
+    "look_at",
+    "refined",
+    "several",
+]

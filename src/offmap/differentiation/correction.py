@@ -1,6 +1,6 @@
 """What learned dynamics say of steps: what differences miss, and how to integrate along them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import equinox as eqx
@@ -12,6 +12,7 @@ from offmap.data import Dataset, Trajectory, half_way, local_slopes
 from offmap.differentiation.stretches import in_stretches
 from offmap.dynamics import Dynamics
 from offmap.rollout import Integrator, rollout, step
+from offmap.types import VectorField
 
 _STEPS = 500  # of which integrators are compared
 _CLOSER = 0.8  # error of one step by RK4 beside that of Euler's, for RK4 to be the right one
@@ -34,18 +35,14 @@ def corrected(dataset: Dataset, world: Dynamics, before: Dataset) -> Dataset | N
     if len(before) != len(dataset) or not any(told):  # cut into stretches, since they are noisy
         return None
     plain = [half_way(logged, dataset.angle_indices) for logged in before if logged.xdot is None]
-    start, u, middle, xdot = (
-        np.concatenate(parts)
-        for parts in zip(
-            *((_starts(log), log.u, log.middle, log.xdot) for log in plain), strict=True
-        )
+    curved, xdot = (
+        curvature(plain, world),
+        np.concatenate([log.xdot for log in plain if log.xdot is not None]),
     )
-    curved = np.asarray(_curved(world, start, middle, u, np.float64(dataset.dt)))
     noise = world.regressor.noise_level() * xdot.std(axis=0)
     if np.all(np.sqrt(np.mean(curved**2, axis=0)) <= _NEGLIGIBLE * noise):
         return None
-    right = xdot - curved
-    parts = iter(np.split(right, np.cumsum([log.T for log in plain])[:-1]))
+    parts = iter(np.split(xdot - curved, np.cumsum([log.T for log in plain])[:-1]))
     logs = [
         replace(log, xdot=next(parts)) if open else log
         for log, open in zip(dataset, told, strict=True)
@@ -53,11 +50,35 @@ def corrected(dataset: Dataset, world: Dynamics, before: Dataset) -> Dataset | N
     return replace(dataset, trajectories=tuple(logs))
 
 
+def curvature(plain: Sequence[Trajectory], f: VectorField) -> Float[np.ndarray, "T n"]:
+    """What curved motion within a step adds to half-way differences, in each step of the logs."""
+    start, u, middle = (
+        np.concatenate(parts)
+        for parts in zip(*((_starts(log), log.u, log.middle) for log in plain), strict=True)
+    )
+    return np.asarray(_curved(f, start, middle, u, np.float64(plain[0].dt)))
+
+
+def kept_of(
+    dataset: Dataset, told: Sequence[Trajectory | None], source: str
+) -> tuple[Trajectory, ...]:
+    """Trajectories that could be smoothed; of further sources, which have noise of their own, all.
+
+    Those that are too short to smooth have half-way differences.
+    """
+    angles = dataset.angle_indices
+    return tuple(
+        log or half_way(logged, angles)
+        for logged, log in zip(dataset, told, strict=True)
+        if log is not None or logged.source != source
+    )
+
+
 def refined(
     dataset: Dataset,
     predict: Callable[[np.ndarray, np.ndarray], np.ndarray],
     bandwidth: float,
-    primary: int,
+    source: str,
 ) -> Dataset:
     """Noisy data as logged, with derivatives told once it is known what to expect.
 
@@ -71,11 +92,11 @@ def refined(
     )
     expected = iter(np.split(predict(middle, u), np.cumsum([log.T for log in plain])[:-1]))
     told = [
-        local_slopes(log, bandwidth, angles, next(expected)) if log.xdot is None else log
+        log if log.xdot is not None else local_slopes(log, bandwidth, angles, next(expected))
         for log in dataset
     ]
-    kept = tuple(log for log in told if log is not None)
-    return in_stretches(replace(dataset, trajectories=kept), primary)
+    kept = kept_of(dataset, told, source)
+    return in_stretches(replace(dataset, trajectories=kept), source)
 
 
 def _starts(log: Trajectory) -> Float[np.ndarray, "T n"]:

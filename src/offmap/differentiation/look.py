@@ -16,6 +16,7 @@ from offmap.gp.selection import folds_of
 
 _POINTS = 400  # samples that are looked at
 _HYPER_POINTS = 300  # by which the Gaussian process is fitted
+_ROUNDING = 1e-9  # of its size: a velocity that varies by less is constant
 _STRETCH = 40  # samples of a drive that are left out together
 _FOLDS = 5
 _NOISY = 0.02  # error between samples, as a share of the spread, that is worth smoothing
@@ -57,7 +58,10 @@ def look_at(dataset: Dataset, primary: int, key: Array, config: Config) -> Look:
     if config.embed_angles and dataset.angles:
         z = np.asarray(at_each(Features(dataset.input_names, dataset.angle_indices), z))
     z, y = z[:, np.ptp(z, axis=0) > 0], samples.xdot[rows]
-    y = (y - y.mean(axis=0)) / np.where(y.std(axis=0) > 0, y.std(axis=0), 1.0)
+    y = y[:, y.std(axis=0) > _ROUNDING * np.abs(y).max(axis=0)]
+    if y.shape[1] == 0:
+        return Look(0.0, 0.0, 0.0, 0.0)
+    y = (y - y.mean(axis=0)) / y.std(axis=0)
     neighbours = (np.diff(rows) == 1) & (np.diff(groups) == 0)
     order = np.asarray(jax.random.permutation(key, len(rows)))
     between, alternate = _errors(z, y, order % _FOLDS, neighbours, key)

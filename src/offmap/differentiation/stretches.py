@@ -8,17 +8,23 @@ import numpy as np
 from offmap.data import Dataset, Trajectory
 
 _DRIVES = 6  # of which long recordings are cut to have at least so many stretches,
+_FEWEST = 3  # of which one can be held out at all
 _SHORTEST, _LONGEST = 20, 50  # steps of each
 
 
-def in_stretches(dataset: Dataset, primary: int) -> Dataset:
-    """The data with long trajectories cut, where there are too few to hold some out."""
-    own = [log for log in dataset if log.source == dataset.sources[primary]]
+def in_stretches(dataset: Dataset, source: str) -> Dataset:
+    """The data with long trajectories cut, where a source has too few to hold some out."""
+    own = [log for log in dataset if log.source == source]
     if len(own) >= _DRIVES:
         return dataset
     steps = int(np.clip(sum(log.T for log in own) // _DRIVES, _SHORTEST, _LONGEST))
     parts = [part for log in dataset for part in _cut(log, steps)]
     return replace(dataset, trajectories=tuple(parts))
+
+
+def several(dataset: Dataset, source: str) -> bool:
+    """Whether a source has trajectories enough to hold some out."""
+    return sum(log.source == source for log in dataset) >= _FEWEST
 
 
 def _cut(log: Trajectory, steps: int) -> list[Trajectory]:

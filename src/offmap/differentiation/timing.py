@@ -13,16 +13,16 @@ _GAIN = 0.95  # most of what is unexplained that another timing may leave
 _POINTS = 2000
 
 
-def best_timing(dataset: Dataset, primary: int) -> tuple[int, int]:
+def best_timing(dataset: Dataset, source: str) -> tuple[int, int]:
     """Delay and width of the commands that best explain derivatives, in steps.
 
     A derivative that stands for half a second is not due to the command of one step, nor is one
     that follows its command by two steps. Regressed on that, the gain of every actuator comes out
-    too small. (0, 0) where nothing else leaves clearly less.
+    too small. (0, 0) where nothing else leaves clearly less, or derivatives were not told yet.
     """
-    logs = [
-        log for log in dataset if log.source == dataset.sources[primary] and log.xdot is not None
-    ]
+    logs = [log for log in dataset if log.source == source and log.xdot is not None]
+    if not logs:
+        return (0, 0)
     steps = [k for k in _TIMES if k * dataset.dt <= _SLOW]
     own = replace(dataset, trajectories=tuple(logs))
     samples = own.samples()

@@ -1,11 +1,11 @@
 """Which way to tell derivatives from states, and what is then held out where choices are made."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Array
 
+from offmap.calls import at_each
 from offmap.config import Config, Derivatives
 from offmap.data import (
     Dataset,
@@ -16,9 +16,11 @@ from offmap.data import (
     slope_bandwidth,
 )
 from offmap.data.lag import unexplained
+from offmap.differentiation.correction import curvature, kept_of
 from offmap.differentiation.look import Look, look_at
-from offmap.differentiation.stretches import in_stretches
+from offmap.differentiation.stretches import in_stretches, several
 from offmap.differentiation.timing import best_timing
+from offmap.types import VectorField
 
 _ROWS = 5  # samples for each unknown of least squares,
 _POINTS = 2000  # and of them in all
@@ -36,26 +38,28 @@ def differentiated(
 
     In order of preference, where it hangs on what else is found which of two ways is right.
     """
+    source = dataset.sources[primary]
     ways, look = _ways(dataset, primary, key, config)
     settled = []
     for way in ways:
-        found, bandwidth = _by(way, dataset, config.bandwidth)
-        if way == "smooth" and bandwidth is None:  # too short for that
-            way, found = _closer_difference(dataset, primary)
+        found, bandwidth = _by(way, dataset, source, config.bandwidth)
+        if way == "smooth" and bandwidth is None:
+            way, found = _unsmoothed(dataset, primary, config)
         hold_out = config.hold_out
         if hold_out == "auto":
             alike = way == "smooth" or (look is not None and look.of_like_errors)
-            hold_out = "trajectories" if alike else "samples"
-            found = in_stretches(found, primary) if alike else found
+            cut = in_stretches(found, source) if alike else found
+            alike = alike and several(cut, source)
+            hold_out, found = ("trajectories", cut) if alike else ("samples", found)
         timing = config.timing
         if timing is None:
             asked = hold_out == "trajectories" and not dataset.history
-            timing = best_timing(found, primary) if asked else (0, 0)
+            timing = best_timing(_differenced(found), source) if asked else (0, 0)
         if way == "smooth" and timing == (0, 0) and look is not None and look.between < _ROUGH:
-            found = _by("middle", dataset, None)[0]  # to begin with: see `refined`
+            found = _by("middle", dataset, source)[0]  # to begin with: see `refined`
             hold_out = "samples" if config.hold_out == "auto" else hold_out
         if timing != (0, 0):
-            logs = tuple(commands_in_time(log, *timing) for log in found)
+            logs = tuple(commands_in_time(log, *timing) for log in _differenced(found))
             found = replace(found, trajectories=logs)
         integrator = config.integrator
         if integrator == "auto" and _is_open(dataset, primary):
@@ -76,7 +80,7 @@ def like(
     trajectory: Trajectory,
     config: Config,
     angles: tuple[int, ...],
-    predict: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    f: VectorField,
 ) -> Trajectory:
     """A further trajectory with derivatives told as those of the data were.
 
@@ -84,17 +88,22 @@ def like(
         trajectory: As it was logged.
         config: Settings, which say how.
         angles: State columns in radians.
-        predict: Learned velocities of states and controls.
+        f: The learned dynamics, which say what to expect.
     """
     if trajectory.xdot is None and config.derivatives in ("middle", "smooth"):
         told = half_way(trajectory, angles, config.bandwidth)
+        assert told.middle is not None and told.xdot is not None
         if config.bandwidth is not None:
-            expected = None
-            if config.timing == (0, 0) and told.middle is not None:
-                expected = predict(told.middle, told.u)
+            at_once = config.timing == (0, 0)
+            expected = np.asarray(at_each(f, told.middle, told.u)) if at_once else None
             told = local_slopes(trajectory, config.bandwidth, angles, expected) or told
+        elif config.timing == (0, 0):
+            told = replace(told, xdot=told.xdot - curvature([told], f))
         trajectory = told
-    return commands_in_time(trajectory, *(config.timing or (0, 0)))
+    timing = config.timing or (0, 0)
+    if timing != (0, 0):
+        trajectory = _with_differences(trajectory, angles)
+    return commands_in_time(trajectory, *timing)
 
 
 def _ways(
@@ -105,13 +114,17 @@ def _ways(
     given: tuple[Derivatives, ...] = ("forward",)
     if config.derivatives != "auto":
         given = (config.derivatives,)
+    elif told and any(log.xdot is None for log in dataset):  # of a further source
+        other = next(log.source for log in dataset if log.xdot is None)
+        given = (_closer_difference(dataset, dataset.sources.index(other))[0],)
     if told and config.hold_out != "auto":
         return given, None
     early = _left_by_plain_functions(dataset, primary)
     if early <= _EXACT:
         return given, None
     if not told:
-        midway = _left_by_plain_functions(_by("middle", dataset, None)[0], primary)
+        halves = _by("middle", dataset, dataset.sources[primary])[0]
+        midway = _left_by_plain_functions(halves, primary)
         if max(early, midway) > _CLEARLY * min(early, midway):
             return ("forward" if early < midway else "middle",), None
     look = look_at(dataset, primary, key, config)
@@ -129,7 +142,7 @@ def _is_open(dataset: Dataset, primary: int) -> bool:
 
 
 def _by(
-    way: Derivatives, dataset: Dataset, bandwidth: float | None
+    way: Derivatives, dataset: Dataset, source: str, bandwidth: float | None = None
 ) -> tuple[Dataset, float | None]:
     """The data with derivatives told in a way, and the bandwidth where that was by smoothing.
 
@@ -142,13 +155,15 @@ def _by(
         return replace(dataset, trajectories=tuple(logs)), None
     if way != "smooth":
         return dataset, None
-    bandwidth = bandwidth or slope_bandwidth([log for log in dataset if log.xdot is None], angles)
-    if bandwidth is None:
+    open = [log for log in dataset if log.xdot is None]
+    if bandwidth is None and open:
+        bandwidth = slope_bandwidth(open, angles)
+    if bandwidth is None or not open:
         return dataset, None
     smoothed = [
         local_slopes(log, bandwidth, angles) if log.xdot is None else log for log in dataset
     ]
-    kept = tuple(log for log in smoothed if log is not None)
+    kept = kept_of(dataset, smoothed, source)
     if sum(log.T for log in kept) < _KEPT * sum(log.T for log in dataset):
         return dataset, None
     return replace(dataset, trajectories=kept), bandwidth
@@ -157,10 +172,34 @@ def _by(
 def _closer_difference(dataset: Dataset, primary: int) -> tuple[Derivatives, Dataset]:
     """Forward or half-way differences: those of which plain functions leave less."""
     told: dict[Derivatives, Dataset] = {
-        way: _by(way, dataset, None)[0] for way in ("forward", "middle")
+        way: _by(way, dataset, dataset.sources[primary])[0] for way in ("forward", "middle")
     }
     way = min(told, key=lambda way: _left_by_plain_functions(told[way], primary))
     return way, told[way]
+
+
+def _unsmoothed(dataset: Dataset, primary: int, config: Config) -> tuple[Derivatives, Dataset]:
+    """What is done where smoothing would leave too little, unless it was asked for."""
+    if config.derivatives == "smooth" and any(log.xdot is None for log in dataset):
+        raise ValueError(
+            f'derivatives="smooth" takes trajectories of more than a few windows; those given have '
+            f"{max(log.T for log in dataset)} steps at most, and bandwidth={config.bandwidth}. "
+            f'Give longer ones, another bandwidth, or derivatives="auto".'
+        )
+    return _closer_difference(dataset, primary)
+
+
+def _differenced(dataset: Dataset) -> Dataset:
+    """The data with forward differences where derivatives were not told otherwise."""
+    logs = tuple(_with_differences(log, dataset.angle_indices) for log in dataset)
+    return replace(dataset, trajectories=logs)
+
+
+def _with_differences(log: Trajectory, angles: tuple[int, ...]) -> Trajectory:
+    if log.xdot is not None:
+        return log
+    _, u, xdot = log.samples(angles)
+    return replace(log, x=log.x[: len(u) + 1], u=u, xdot=xdot)
 
 
 def _left_by_plain_functions(dataset: Dataset, primary: int) -> float:
