@@ -364,3 +364,80 @@ def test_where_smoothing_would_leave_nothing_the_closer_difference_is_taken():
     for fine, way in ((1, "forward"), (20, "middle")):
         _, config = settled(drives(system, fine=fine, noise=1e-4, count=300, steps=2, box=box))
         assert (config.derivatives, config.bandwidth) == (way, None)
+
+
+# --- further sources, short logs, settings
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_further_sources_that_are_too_short_to_smooth_are_kept(first):
+    noisy = drives(unicycle(), noise=0.02)
+    short = [
+        replace(log, x=log.x[:5], u=log.u[:4], source="online")
+        for log in drives(unicycle(), noise=0.02, count=2)
+    ]
+    logs = (*short, *noisy.trajectories) if first else (*noisy.trajectories, *short)
+    both = replace(noisy, trajectories=logs)
+    told, config = differentiated(both, both.sources.index("offline"), KEY, AUTO)[0]
+    assert (config.derivatives, len(told), set(told.sources)) == (
+        "smooth",
+        len(logs),
+        {"offline", "online"},
+    )
+
+
+def test_one_short_drive_is_not_held_out_from_itself():
+    told, config = settled(drives(unicycle(), noise=0.02, count=1, steps=40, hold=3))
+    assert (config.derivatives, config.hold_out, len(told)) == ("smooth", "samples", 1)
+
+
+def test_a_given_timing_holds_for_forward_differences_too():
+    config = replace(AUTO, derivatives="forward", timing=(3, 1))
+    told, _ = settled(drives(unicycle(), noise=0.02), config)
+    assert all(log.seen is not None for log in told)
+
+
+def test_further_sources_of_continuous_time_are_told_half_way():
+    system = unicycle()
+    data = drives(system, fine=20)
+    measured = [
+        replace(
+            log, xdot=np.asarray(jax.vmap(system.f)(jnp.asarray(log.x[:-1]), jnp.asarray(log.u)))
+        )
+        for log in data
+    ]
+    online = [replace(log, source="online") for log in drives(system, fine=20, count=3)]
+    told, _ = settled(replace(data, trajectories=(*measured, *online)))
+    assert [log.middle is not None for log in told] == [False] * 12 + [True] * 3
+
+
+def test_further_half_way_differences_are_corrected_as_the_first_were():
+    system = unicycle()
+    (log,) = drives(system, fine=20, count=1, hold=5)
+
+    def f(x, u):
+        return system.f(x, u)
+
+    told = like(log, replace(AUTO, derivatives="middle", timing=(0, 0)), (2,), f)
+    true = np.asarray(jax.vmap(system.f)(jnp.asarray(told.middle), jnp.asarray(told.u)))
+    plain = half_way(log, (2,))
+    assert np.max(np.abs(told.xdot - true)) < 1e-3 * np.max(np.abs(plain.xdot - true))
+
+
+@pytest.mark.parametrize("wrong", [{"bandwidth": -1.0}, {"timing": (-1, 0)}])
+def test_settings_that_mean_nothing_are_refused(wrong):
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"`{name}`"):
+        replace(AUTO, **wrong)
+
+
+def test_smoothing_that_was_asked_for_and_cannot_be_done_is_refused():
+    config = replace(AUTO, derivatives="smooth")
+    with pytest.raises(ValueError, match="4 steps at most"):
+        differentiated(drives(unicycle(), noise=0.02, steps=4), 0, KEY, config)
+    measured = [
+        replace(log, xdot=log.samples()[2]) for log in drives(unicycle(), noise=0.02, steps=4)
+    ]
+    data = replace(drives(unicycle(), steps=4), trajectories=tuple(measured))
+    told, _ = settled(data, config)  # nothing to smooth
+    assert all(log.middle is None for log in told)
