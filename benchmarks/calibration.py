@@ -21,18 +21,17 @@ import json
 import time
 import zlib
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from cells import answers
 from scipy.stats import norm
 
 import offmap
 from offmap.paper.cases import CASES, Case, noise_adder
 from offmap.paper.protocol import ROWS
-from offmap.sweeping import Engine, Folder
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 SHOWN = (0.5, 0.9, 0.95)
@@ -244,19 +243,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/calibration.json"))
     parser.add_argument("--figure", type=Path, default=Path("docs/figures/calibration.png"))
     arguments = parser.parse_args()
-    cells = {cell.name: cell for cell in cells_of(arguments)}
+    records = answers(judge, cells_of(arguments), arguments)
     if arguments.table:
-        held = [Folder(arguments.cells).read(name) for name in cells]
-        records = [answer[0] for answer in held if answer is not None]
         records = records or json.loads(KEPT.read_text())["records"]
     else:
-        engine: Engine = "serial" if arguments.jobs == 1 else "pool"
-        workers = None if arguments.jobs == 1 else arguments.jobs
-        say = partial(print, flush=True)
-        answers = offmap.sweep(
-            judge, cells, out=arguments.cells, engine=engine, workers=workers, progress=say
-        )
-        records = list(answers.values())
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(record(records))
     print(table(records))

@@ -19,22 +19,28 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument("--out", type=Path, default=Path("results") / f"{name}.json")
 
 
-def records(
+def answers(
     judge: Callable[[Any], dict], wanted: Iterable[Any], arguments: argparse.Namespace
 ) -> list[dict]:
-    """Answers of all cases that were run; with `--table` of those there are."""
+    """Those of all cases, which are run; with `--table` of the cases that were run before."""
     cells = {cell.name: cell for cell in wanted}
     if arguments.table:
         held = [Folder(arguments.cells).read(name) for name in cells]
-        found = [answer[0] for answer in held if answer is not None]
-    else:
-        engine: Engine = "serial" if arguments.jobs == 1 else "pool"
-        workers = None if arguments.jobs == 1 else arguments.jobs
-        say = partial(print, flush=True)
-        answers = offmap.sweep(
-            judge, cells, out=arguments.cells, engine=engine, workers=workers, progress=say
-        )
-        found = list(answers.values())
+        return [answer[0] for answer in held if answer is not None]
+    engine: Engine = "serial" if arguments.jobs == 1 else "pool"
+    workers = None if arguments.jobs == 1 else arguments.jobs
+    say = partial(print, flush=True)
+    found = offmap.sweep(
+        judge, cells, out=arguments.cells, engine=engine, workers=workers, progress=say
+    )
+    return list(found.values())
+
+
+def records(
+    judge: Callable[[Any], dict], wanted: Iterable[Any], arguments: argparse.Namespace
+) -> list[dict]:
+    """The same, and written to `--out`."""
+    found = answers(judge, wanted, arguments)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in found)
     arguments.out.write_text(f"[\n{lines}\n]\n")
